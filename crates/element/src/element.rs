@@ -360,6 +360,16 @@ pub trait Element: ElementClone + Send + 'static {
         false
     }
 
+    /// Does [`Element::inspect`] say where it has found a packet's flow ([`InspectCx::hint`])? Asked once, when the
+    /// graph is built. Whoever calls it then keeps that with the flow, so that its next packet need not be looked
+    /// for. Of several elements on a flow's way one is asked for hints.
+    fn hints(&self) -> bool {
+        false
+    }
+
+    /// Packets of flows with these hints will be inspected soon: their memory may be asked for.
+    fn prefetch_flows(&self, hints: &[u32], store: &StateStore) {}
+
     /// Output `port` is asked for a packet. Only elements with a pull output of their own kind (queues, schedulers)
     /// override this; the default pulls input 0 and applies `push`.
     ///

@@ -79,4 +79,11 @@ pub struct InspectCx<'a> {
     pub now: Timestamp,
     /// Shared state.
     pub store: &'a mut StateStore,
+    /// What the element has said of the last packet of this packet's flow ([`NO_HINT`] if it has not said anything
+    /// yet), and what it says of this one. It may be of another flow, or of one that is not there any more. `None`:
+    /// nobody keeps it.
+    pub hint: Option<u32>,
 }
+
+/// An element's hint about a flow of which it has said nothing.
+pub const NO_HINT: u32 = 0;

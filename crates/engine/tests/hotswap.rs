@@ -217,3 +217,50 @@ fn timers_and_handlers_values_go_on() {
         "the file holds again"
     );
 }
+
+/// Monitors whose records hints of a flow table are about are replaced, or go on under another number: what has been
+/// found before is not counted on.
+#[test]
+fn monitors_are_replaced_under_flows_that_are_known() {
+    let text = |first: &str, flows: usize| {
+        format!(
+            "{first} FromDevice(a) -> CheckIPHeader -> kept :: FlowMonitor(CAPACITY 20)
+               -> other :: FlowMonitor(CAPACITY {flows}) -> ToDevice(b);"
+        )
+    };
+    let texts = [
+        text("", 50),
+        text("FromDevice(x) -> FlowMonitor -> Discard;", 9),
+        text("", 30),
+    ];
+    let mut all: [Box<dyn Executor>; 2] = [
+        Box::new(build(&texts[0], Timestamp::ZERO)),
+        Box::new(fast(build(&texts[0], Timestamp::ZERO))),
+    ];
+    for (k, text) in texts.iter().enumerate() {
+        let at = ms(k as i64 * 1000);
+        if k > 0 {
+            let mut new: [Box<dyn Executor>; 2] =
+                [Box::new(build(text, at)), Box::new(fast(build(text, at)))];
+            for (new, old) in new.iter_mut().zip(&mut all) {
+                new.graph_mut().take_state(old.graph_mut());
+            }
+            all = new;
+        }
+        for i in 0..200u8 {
+            let p = udp([10, 0, 0, i % 17 * (1 + k as u8)], [9, 9, 9, 9], (1, 2));
+            for e in &mut all {
+                arrive(&mut **e, "a", &p, at + ms(i.into()));
+            }
+        }
+        let [want, got] = &mut all;
+        assert_eq!(left(&mut **want), left(&mut **got));
+        for handler in ["kept.flows", "other.flows", "other.evicted"] {
+            assert_eq!(
+                want.graph_mut().read_handler(handler).unwrap(),
+                got.graph_mut().read_handler(handler).unwrap(),
+                "{handler}"
+            );
+        }
+    }
+}

@@ -6,7 +6,8 @@
 //! - [`Frame`]: memory of a packet, which its owner gets back: the heap, or a [`FramePool`].
 //! - [`TagIndex`]: a hash index of 32-bit references, one cache line for most look-ups.
 //! - [`hash_words`]: a keyed hash of two words, which vectorises.
-//! - [`prefetch`], [`prefetch_at`], [`equal_to`]: hints and comparisons that take an instruction of the processor.
+//! - [`prefetch`], [`prefetch_near`], [`prefetch_at`], [`equal_to`]: hints and comparisons that take an
+//!   instruction of the processor.
 //!
 //! **Inlining across crates.** Users call these once or more per packet. Generic functions are compiled in the crate
 //! that uses them, all others that lie on a packet's path are `#[inline]`; the profile `quick` has no link-time
@@ -27,6 +28,6 @@ pub use frame_pool::{FrameLayout, FramePool};
 pub use hash::hash_words;
 pub use huge_vec::HugeVec;
 pub use index::{IndexKeys, TagIndex, Vacancy};
-pub use prefetch::{equal_to, prefetch, prefetch_at};
+pub use prefetch::{equal_to, prefetch, prefetch_at, prefetch_near};
 pub use ring_buffer::RingBuffer;
 pub use spsc::{RingConsumer, RingProducer, spsc_ring};

@@ -12,6 +12,19 @@ pub fn prefetch<T: ?Sized>(x: &T) {
     prefetch_at(std::ptr::from_ref(x).cast());
 }
 
+/// [`prefetch`] into the first cache: of few lines, which are read a moment later and not one beside the other.
+#[inline(always)]
+pub fn prefetch_near<T: ?Sized>(x: &T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as below.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(x).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = x;
+}
+
 /// [`prefetch`] of any address.
 #[inline(always)]
 pub fn prefetch_at(x: *const u8) {

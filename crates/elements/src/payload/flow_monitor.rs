@@ -14,13 +14,14 @@
 //! `capacity`, `reset`.
 
 use super::base::ip_facts;
-use super::flow_table::{FlowKey, FlowTable, Record};
+use super::flow_key::{Addresses, FlowBytes, FlowKey};
+use super::flow_table::{FlowTable, Record};
 use onefold_element::args::{Args, Seconds};
 use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
 use onefold_element::model::{Model, ModelCx};
 use onefold_element::{
     ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, InspectCx, Inspected, Port, StateId,
-    element_any, element_takes,
+    StateStore, element_any, element_takes,
 };
 use onefold_packet::{Packet, Pkt, Timestamp, wire};
 use std::fmt::Write;
@@ -69,20 +70,18 @@ fn key(p: &Packet) -> Option<FlowKey> {
 
 /// The same of a packet that is inspected.
 #[inline]
-fn inspected_key(p: &Inspected<'_>) -> Option<FlowKey> {
-    let upper = p.upper().first_chunk::<4>()?;
-    let port = |at: usize| u16::from_be_bytes([upper[at], upper[at + 1]]);
-    let ports = matches!(p.protocol, 6 | 17).then(|| (port(0), port(2)));
-    if p.header == 20 {
-        let [.., a, b] = p.net.get(8..20)?.as_chunks::<4>().0 else {
-            return None;
-        };
-        return Some(FlowKey::v4(*a, *b, p.protocol, ports));
-    }
-    let [a, b] = p.net.get(8..40)?.as_chunks::<16>().0 else {
-        return None;
+fn inspected_key<'a>(p: &Inspected<'a>) -> Option<FlowBytes<'a>> {
+    let ports = p.net.get(p.header..p.total)?.first_chunk::<4>()?;
+    let ports = matches!(p.protocol, 6 | 17).then_some(ports);
+    let addresses = match p.header {
+        20 => Addresses::V4(p.net.get(12..20)?.first_chunk()?),
+        _ => Addresses::V6(p.net.get(8..40)?.first_chunk()?),
     };
-    Some(FlowKey::v6(*a, *b, p.protocol, ports))
+    Some(FlowBytes {
+        addresses,
+        protocol: p.protocol,
+        ports,
+    })
 }
 
 impl Element for FlowMonitor {
@@ -134,8 +133,21 @@ impl Element for FlowMonitor {
         let (Some(table), Some(key)) = (table, inspected_key(p)) else {
             return false;
         };
-        table.count(key, p.len as u64, cx.now);
+        match &mut cx.hint {
+            Some(hint) => *hint = table.count_at(*hint, &key, p.len as u64, cx.now),
+            None => table.count(key.key(), p.len as u64, cx.now),
+        }
         true
+    }
+
+    fn hints(&self) -> bool {
+        true
+    }
+
+    fn prefetch_flows(&self, hints: &[u32], store: &StateStore) {
+        if let Some(t) = self.table.and_then(|id| store.get::<FlowTable>(id)) {
+            t.prefetch(hints);
+        }
     }
 
     fn handlers(&self) -> &'static [HandlerInfo] {

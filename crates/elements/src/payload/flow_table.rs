@@ -1,115 +1,13 @@
 //! A bounded table of flows, the least recently seen one giving way to a new one.
 
+use super::flow_key::{FlowBytes, FlowKey};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use onefold_element::{Partition, Scope, State, state_any};
 use onefold_packet::Timestamp;
-use std::cmp::Ordering;
-use std::fmt;
+use onefold_table::prefetch_near;
 use std::fmt::Write;
-use std::hash::{BuildHasher, Hash, Hasher};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-/// What makes packets one flow: addresses, protocol, ports (absent in fragments that are not the first, and with
-/// protocols that have none). One direction.
-///
-/// Forty bytes, so that a flow's key and counters are one line of the cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(C, align(8))]
-pub struct FlowKey {
-    /// An IPv4 address is the first four bytes, and the rest is zero.
-    src: [u8; 16],
-    dst: [u8; 16],
-    /// Source and destination port; zero where there are none.
-    ports: [u8; 4],
-    protocol: u8,
-    with_ports: bool,
-    is_v6: bool,
-}
-
-impl FlowKey {
-    fn new(is_v6: bool, protocol: u8, ports: Option<(u16, u16)>) -> FlowKey {
-        let (s, d) = ports.unwrap_or_default();
-        let ([a, b], [c, d]) = (s.to_be_bytes(), d.to_be_bytes());
-        FlowKey {
-            src: [0; 16],
-            dst: [0; 16],
-            ports: [a, b, c, d],
-            protocol,
-            with_ports: ports.is_some(),
-            is_v6,
-        }
-    }
-    /// From IPv4 addresses.
-    #[inline]
-    pub fn v4(src: [u8; 4], dst: [u8; 4], protocol: u8, ports: Option<(u16, u16)>) -> FlowKey {
-        let mut key = FlowKey::new(false, protocol, ports);
-        key.src[..4].copy_from_slice(&src);
-        key.dst[..4].copy_from_slice(&dst);
-        key
-    }
-    /// From IPv6 addresses.
-    #[inline]
-    pub fn v6(src: [u8; 16], dst: [u8; 16], protocol: u8, ports: Option<(u16, u16)>) -> FlowKey {
-        FlowKey {
-            src,
-            dst,
-            ..FlowKey::new(true, protocol, ports)
-        }
-    }
-    fn address(&self, b: &[u8; 16]) -> IpAddr {
-        match self.is_v6 {
-            true => Ipv6Addr::from(*b).into(),
-            false => Ipv4Addr::new(b[0], b[1], b[2], b[3]).into(),
-        }
-    }
-    /// What keys are put in order by: IPv4 first, then by address.
-    fn rank(&self) -> impl Ord {
-        let ports = (self.with_ports, self.ports);
-        (self.is_v6, self.src, self.dst, self.protocol, ports)
-    }
-}
-
-impl Ord for FlowKey {
-    fn cmp(&self, other: &FlowKey) -> Ordering {
-        self.rank().cmp(&other.rank())
-    }
-}
-
-impl PartialOrd for FlowKey {
-    fn partial_cmp(&self, other: &FlowKey) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Hash for FlowKey {
-    /// In few words: a hasher takes longer for each one, not for how long it is.
-    #[inline]
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let four = |b: &[u8; 16]| u32::from_ne_bytes([b[0], b[1], b[2], b[3]]);
-        if self.is_v6 {
-            state.write_u128(u128::from_ne_bytes(self.src));
-            state.write_u128(u128::from_ne_bytes(self.dst));
-        } else {
-            state.write_u64(u64::from(four(&self.src)) << 32 | u64::from(four(&self.dst)));
-        }
-        let ports = u64::from(u32::from_ne_bytes(self.ports));
-        state.write_u64(u64::from(self.protocol) << 33 | u64::from(self.with_ports) << 32 | ports);
-    }
-}
-
-/// `PROTOCOL SRC SPORT DST DPORT`, `-` for absent ports.
-impl fmt::Display for FlowKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (src, dst) = (self.address(&self.src), self.address(&self.dst));
-        let [a, b, c, d] = self.ports;
-        let (s, d) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
-        match self.with_ports {
-            true => write!(f, "{} {src} {s} {dst} {d}", self.protocol),
-            false => write!(f, "{} {src} - {dst} -", self.protocol),
-        }
-    }
-}
+use std::hash::BuildHasher;
 
 /// What is known of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -249,6 +147,61 @@ impl FlowTable {
         }
     }
 
+    /// Counts a packet whose flow's record may be where this hint says: a hint for the flow's next packet.
+    ///
+    /// A hint is one more than a record's number, and what has that number may be another flow's record by now, or
+    /// nobody's: its key is compared.
+    #[inline(always)]
+    pub fn count_at(&mut self, hint: u32, of: &FlowBytes<'_>, bytes: u64, now: Timestamp) -> u32 {
+        let i = hint.wrapping_sub(1);
+        if self.pending.is_empty()
+            && self.timeout == Timestamp::ZERO
+            && let Some(r) = self.records.get_mut(i as usize)
+            && r.packets != 0
+            && of.is(&r.key)
+        {
+            r.packets += 1;
+            r.bytes += bytes;
+            r.last = now;
+            self.packets += 1;
+            self.bytes += bytes;
+            self.renew(i);
+            return hint;
+        }
+        self.count_and_find(i, of.key(), bytes, now)
+    }
+
+    /// Counts a packet at once, whose flow's record may have this number: a hint for the flow's next packet.
+    #[inline(never)]
+    fn count_and_find(&mut self, i: u32, key: FlowKey, bytes: u64, now: Timestamp) -> u32 {
+        self.settle();
+        self.packets += 1;
+        self.bytes += bytes;
+        let hash = self.hasher.hash_one(key);
+        self.count_one(
+            Pending {
+                key,
+                hash,
+                bytes,
+                now,
+            },
+            i,
+        );
+        // it has just been counted
+        self.newest.wrapping_add(1)
+    }
+
+    /// Flows with these hints will be counted soon: their memory is asked for.
+    pub fn prefetch(&self, hints: &[u32]) {
+        for hint in hints {
+            let i = hint.wrapping_sub(1) as usize;
+            if let (Some(r), Some(l)) = (self.records.get(i), self.links.get(i)) {
+                prefetch_near(r);
+                prefetch_near(l);
+            }
+        }
+    }
+
     /// Counts what waits for it.
     fn settle(&mut self) {
         let mut found = [NIL; TOGETHER];
@@ -291,11 +244,17 @@ impl FlowTable {
             }
             _ => return false,
         }
+        self.renew(i);
+        true
+    }
+
+    /// A flow is the one that was seen last.
+    #[inline(always)]
+    fn renew(&mut self, i: u32) {
         if i != self.newest {
             self.unlink(i);
             self.link_newest(i);
         }
-        true
     }
 
     #[cold]
@@ -449,20 +408,43 @@ impl State for FlowTable {
 
 #[cfg(test)]
 mod tests {
+    use super::super::flow_key::Addresses;
     use super::*;
+    use onefold_element::NO_HINT;
     use proptest::prelude::*;
 
     proptest! {
-        /// Against a list that is kept in order of age.
+        /// Against a list that is kept in order of age; some packets with hints, right ones and wrong ones.
         #[test]
-        fn least_recently_seen_gives_way(capacity in 1usize..6, timeout in 0i64..8, steps in prop::collection::vec((0u8..10, 0i64..3, prop::bool::weighted(0.1)), 0..200)) {
+        fn least_recently_seen_gives_way(
+            capacity in 1usize..6,
+            timeout in 0i64..8,
+            steps in prop::collection::vec(
+                (0u8..10, 0i64..3, prop::bool::weighted(0.1), prop::option::of(0u32..14)),
+                0..200,
+            ),
+        ) {
             let mut t = FlowTable::new(capacity, Timestamp::from_secs(timeout));
             let mut model: Vec<Record> = Vec::new();
             let (mut evicted, mut expired, mut now) = (0u64, 0u64, 0);
-            for (k, dt, look) in steps {
+            let mut hints = [NO_HINT; 10];
+            for (k, dt, look, hint) in steps {
                 now += dt;
                 let at = Timestamp::from_secs(now);
-                let key = FlowKey::v4([k; 4], [1; 4], 6, None);
+                // most differ in one byte, and one in what it is
+                let addresses = [1, 1, 1, 1 + k / 2, 1, 1, 1, 1];
+                let mut long = [0; 32];
+                long[..4].copy_from_slice(&addresses[..4]);
+                long[16..20].copy_from_slice(&addresses[4..]);
+                let of = FlowBytes {
+                    addresses: match k {
+                        9 => Addresses::V6(&long),
+                        _ => Addresses::V4(&addresses),
+                    },
+                    protocol: 6,
+                    ports: (k % 2 == 1).then_some(&[0; 4]),
+                };
+                let key = of.key();
                 for _ in 0..2 {
                     if timeout > 0 && model.first().is_some_and(|r| r.last.sec() + timeout <= now) {
                         model.remove(0);
@@ -485,7 +467,17 @@ mod tests {
                         model.push(Record { key, packets: 1, bytes: 10, first: at, last: at });
                     }
                 }
-                t.count(key, 10, at);
+                let known = &mut hints[usize::from(k)];
+                match hint {
+                    // what the flow's last packet has left
+                    Some(11..) => *known = t.count_at(*known, &of, 10, at),
+                    Some(wrong) => *known = t.count_at(wrong, &of, 10, at),
+                    None => t.count(key, 10, at),
+                }
+                if hint.is_some() {
+                    prop_assert_eq!(t.records[*known as usize - 1].key, key);
+                }
+                t.prefetch(&[hint.unwrap_or(NO_HINT)]);
                 if look {
                     prop_assert_eq!(t.by_age(), model.clone());
                     prop_assert_eq!((t.len(), t.evicted, t.expired), (model.len(), evicted, expired));

@@ -4,6 +4,7 @@ pub mod base;
 pub mod error;
 mod fastclick;
 pub mod filter;
+mod flow_key;
 mod flow_monitor;
 mod flow_table;
 mod matcher;

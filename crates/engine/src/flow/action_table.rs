@@ -58,9 +58,14 @@ impl Tally {
     /// So many more, of so many bytes together, and so many as their IP headers say.
     #[inline(always)]
     pub fn add(&mut self, packets: u32, bytes: u32, ip_bytes: u32) {
-        self.packets += u64::from(packets);
-        self.bytes += u64::from(bytes);
-        self.ip_bytes += u64::from(ip_bytes);
+        self.add_many(packets.into(), bytes.into(), ip_bytes.into());
+    }
+    /// [`Tally::add`] of more packets than there are in a group.
+    #[inline(always)]
+    pub fn add_many(&mut self, packets: u64, bytes: u64, ip_bytes: u64) {
+        self.packets += packets;
+        self.bytes += bytes;
+        self.ip_bytes += ip_bytes;
     }
     /// How many there were.
     pub fn pending(&self) -> Pending {

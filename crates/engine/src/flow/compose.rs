@@ -29,6 +29,13 @@ struct Step {
     headers: Option<Headers>,
 }
 
+impl Step {
+    /// In an entry of a composed action elements' hints stand in their place.
+    fn has_zero_sums(&self) -> bool {
+        self.flow.zero_udp_checksum != [0; 3]
+    }
+}
+
 impl FlowRunner {
     /// A packet at an entry is looked up cache by cache; if it `composes`, what follows from what it was found in there
     /// is composed. Given back if it is not known.
@@ -161,6 +168,7 @@ impl FlowRunner {
     /// These follow one from the other, for all packets of the first one's flow, or of its place: they are composed.
     fn compose(&mut self, steps: &[Step]) -> Result<(), &'static str> {
         const GONE: &str = "not there any more";
+        const NO_ROOM: &str = "a flow's own that the entry has no room for";
         let (first, others) = steps.split_first().ok_or(GONE)?;
         let matched = |s: &Step| {
             let cache = self.ingress.get(s.part.cache as usize)?;
@@ -177,6 +185,9 @@ impl FlowRunner {
         if keyed && self.composed.has(&parts) {
             // what is a flow's own was right for one packet, and so is for all of its packets
             let number = self.composed.number(&parts, None).ok_or(GONE)?;
+            if steps.iter().any(Step::has_zero_sums) {
+                return Err(NO_ROOM);
+            }
             return self.install_entry(first, steps.iter().find(|s| s.part.own), number);
         }
         let (mut origins, mut before) = (origin::first(), first);
@@ -186,12 +197,8 @@ impl FlowRunner {
         for s in others {
             let t = self.actions.template(before.part.action).ok_or(GONE)?;
             let pull = self.pull_of(t).ok_or(GONE)?;
-            let shift = self
-                .ingress
-                .get(s.part.cache as usize)
-                .ok_or(GONE)?
-                .seat
-                .shift;
+            let cache = self.ingress.get(s.part.cache as usize);
+            let shift = cache.ok_or(GONE)?.seat.shift;
             if t.trim {
                 let l3 = u64::from(t.l3);
                 let (lo, hi) = of.totals();
@@ -227,16 +234,21 @@ impl FlowRunner {
         if owns.next().is_some() {
             return Err("two actions with something of the flow's own");
         }
-        let sums = |s: &Step| s.flow.zero_udp_checksum != [0; 3];
-        if own.is_some_and(|s| sums(s) || first.key[0] & LONG != 0 || !keyed) {
-            return Err("a flow's own that the entry has no room for");
+        if steps.iter().any(Step::has_zero_sums)
+            || own.is_some() && (first.key[0] & LONG != 0 || !keyed)
+        {
+            return Err(NO_ROOM);
         }
         let headers: Vec<_> = steps.iter().map(|s| s.headers).collect();
         let in_place = self.in_place(&parts, &headers);
+        let fused = in_place.as_ref().and_then(|way| self.fuse(&parts, way));
         let number = self
             .composed
             .number(&parts, in_place)
             .ok_or("too many composed actions")?;
+        if let Some(fused) = fused {
+            self.composed.set_fused(number, fused);
+        }
         match keyed {
             true => self.install_entry(first, own, number)?,
             false => {

@@ -8,12 +8,14 @@
 //! What follows from what is told by [`follows`]; [`crate::flow::walk`] finds ways that may be composed, and takes
 //! packets along them.
 
-use crate::flow::in_place_way::InPlace;
+use crate::flow::fused_way::{FusedWays, WholeWay};
+use crate::flow::in_place_way::{HINTS, InPlace, NOBODY};
 use crate::flow::interval_table::Bounds;
 use crate::flow::masked_match::MaskedMatch;
 use crate::flow::origin::{Origin, Origins};
 use crate::flow::wave_order::MAX_WAVES;
 use crate::simd::WINDOW;
+use onefold_packet::Packet;
 use std::collections::HashMap;
 
 /// Numbers from here on stand for composed actions, where numbers of actions are kept.
@@ -21,6 +23,9 @@ pub(crate) const COMPOSED: u32 = 1 << 30;
 
 /// Different ones; more are not composed.
 const MAX_COMPOSED: usize = 1 << 14;
+
+/// Packets are written action by action.
+const NOT_FUSED: u32 = u32::MAX;
 
 /// Actions that are composed, at most.
 pub(crate) const MAX_PARTS: usize = MAX_WAVES + 1;
@@ -48,6 +53,12 @@ pub(crate) struct ComposedTable {
     all: Vec<Box<[Part]>>,
     /// Those that packets may go through in place.
     in_place: Vec<Option<InPlace>>,
+    /// Of these, elements whose hints entries keep, by number.
+    hinted: Vec<[u32; HINTS as usize]>,
+    any_hinted: bool,
+    /// Of these the ones that are written once, by number; [`NOT_FUSED`] for the others.
+    fused_ways: Vec<u32>,
+    pub fused: FusedWays,
     names: HashMap<Box<[Part]>, u32>,
 }
 
@@ -72,6 +83,44 @@ impl ComposedTable {
         self.in_place.get(at)?.as_ref()
     }
 
+    /// Elements on a composed action's way whose hints entries keep; [`NOBODY`] for none.
+    #[inline(always)]
+    pub fn hinted(&self, number: u32) -> [u32; HINTS as usize] {
+        let at = number.wrapping_sub(COMPOSED) as usize;
+        let hinted = self.hinted.get(at).copied();
+        hinted.unwrap_or([NOBODY; HINTS as usize])
+    }
+
+    /// Have any got hints?
+    #[inline(always)]
+    pub fn any_hinted(&self) -> bool {
+        self.any_hinted
+    }
+
+    /// The number of a composed action's way, if its packets are [written once](crate::flow::fused_way).
+    #[inline(always)]
+    pub fn fused_way(&self, number: u32) -> Option<u32> {
+        let at = number.wrapping_sub(COMPOSED) as usize;
+        self.fused_ways.get(at).copied().filter(|w| *w != NOT_FUSED)
+    }
+
+    /// Has this packet room for what is written on a way?
+    #[inline(always)]
+    pub fn fits(&self, way: u32, p: &Packet) -> bool {
+        self.fused.ways.get(way as usize).is_some_and(|w| w.fits(p))
+    }
+
+    /// A composed action's packets are written once from now on.
+    pub fn set_fused(&mut self, number: u32, way: WholeWay) {
+        if let Some(n) = self
+            .fused_ways
+            .get_mut((number.wrapping_sub(COMPOSED)) as usize)
+            && *n == NOT_FUSED
+        {
+            *n = self.fused.add(way);
+        }
+    }
+
     /// Is it known that these follow one from the other, for all packets of a flow of which one has had them?
     pub fn has(&self, parts: &[Part]) -> bool {
         self.names.contains_key(parts)
@@ -88,7 +137,10 @@ impl ComposedTable {
         }
         let n = COMPOSED + self.all.len() as u32;
         self.all.push(parts.into());
+        self.any_hinted |= in_place.as_ref().is_some_and(|w| w.hinted[0] != NOBODY);
+        (self.hinted).push((in_place.as_ref()).map_or([NOBODY; HINTS as usize], |w| w.hinted));
         self.in_place.push(in_place);
+        self.fused_ways.push(NOT_FUSED);
         self.names.insert(parts.into(), n);
         Some(n)
     }
@@ -97,6 +149,10 @@ impl ComposedTable {
     pub fn clear(&mut self) {
         self.all.clear();
         self.in_place.clear();
+        self.hinted.clear();
+        self.any_hinted = false;
+        self.fused_ways.clear();
+        self.fused.clear();
         self.names.clear();
     }
 }

@@ -65,16 +65,6 @@ pub(crate) struct Pending {
     pub ip_bytes: u64,
 }
 
-impl Pending {
-    /// One more, of so many bytes, and so many as its IP header says.
-    #[inline(always)]
-    pub fn add(&mut self, bytes: u64, ip_bytes: u32) {
-        self.packets += 1;
-        self.bytes += bytes;
-        self.ip_bytes += u64::from(ip_bytes);
-    }
-}
-
 /// An action of the whole chain. What is done to its packets is a [`RewriteTemplate`], which many actions may have in
 /// common; what is counted along is its [`crate::flow::action_table::Tally`]: in a chain with thousands of rules
 /// there are thousands of actions, and few things that they do.
@@ -108,7 +98,9 @@ impl FlowAction {
     #[inline]
     pub fn counts_in_moment(&mut self, bytes: u64, ip_bytes: u32) -> bool {
         let first = self.moment.packets == 0;
-        self.moment.add(bytes, ip_bytes);
+        self.moment.packets += 1;
+        self.moment.bytes += bytes;
+        self.moment.ip_bytes += u64::from(ip_bytes);
         first
     }
 

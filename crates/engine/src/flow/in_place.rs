@@ -11,7 +11,8 @@
 use crate::flow::batch_drain::BatchDrain;
 use crate::flow::composed::Part;
 use crate::flow::exit::{Next, Output};
-use crate::flow::in_place_way::{Asked, Headers, InPlace, Stretch};
+use crate::flow::hints::{hint, set_hint};
+use crate::flow::in_place_way::{Asked, HINTS, Headers, InPlace, NOBODY, Stretch};
 use crate::flow::rewrite_template::{EXIT, NO_SINK};
 use crate::flow::runner::FlowRunner;
 use crate::flow::table::NO_SLOT;
@@ -20,9 +21,9 @@ use crate::flow::walk::{apply, leaves, tally_and_tell, touched};
 use crate::flow::wave::LONGEST;
 use crate::program::headers::shape::Transport;
 use crate::simd::{WINDOW, Wide};
-use onefold_element::InspectCx;
 #[cfg(debug_assertions)]
 use onefold_element::Inspected;
+use onefold_element::{InspectCx, NO_HINT};
 use onefold_nat::NO_LEASE;
 #[cfg(debug_assertions)]
 use onefold_packet::Packet;
@@ -31,12 +32,16 @@ use onefold_packet::{Pkt, Timestamp};
 /// Room in front of a packet from which a template may put bytes in front of it without moving it.
 const ROOM: usize = 64;
 
+/// So many packets are looked up, and elements told of them, before the first one goes.
+const AHEAD: usize = 8;
+
 impl FlowRunner {
     /// These parts in a form that packets may go through in place; `None` where elements have to be given packets, or
     /// annotations are looked at on the way. `headers`: what elements behind each of them found in the packet that was
     /// given to them.
     pub(crate) fn in_place(&self, parts: &[Part], headers: &[Option<Headers>]) -> Option<InPlace> {
         let (mut stretches, mut changed) = (Vec::new(), false);
+        let (mut hinted, mut hints) = ([NOBODY; HINTS as usize], 0);
         for (i, part) in parts.iter().enumerate() {
             let t = self.actions.templates.get(part.template as usize)?;
             let (w, _) = self.actions.get(part.action)?;
@@ -69,7 +74,14 @@ impl FlowRunner {
                         return None;
                     }
                     let found = headers.get(i).copied().flatten()?;
-                    stretch.asked = Some(self.inspector((node, site), then, found)?);
+                    let mut asked = self.inspector((node, site), then, found)?;
+                    if let Some(h) = hinted.get_mut(usize::from(hints))
+                        && self.runner.graph.core.hints(node)
+                    {
+                        (*h, asked.hint) = (node, hints);
+                        hints += 1;
+                    }
+                    stretch.asked = Some(asked);
                 } else if t.start < 0 {
                     return None;
                 }
@@ -79,6 +91,7 @@ impl FlowRunner {
         Some(InPlace {
             stretches: stretches.into(),
             changed,
+            hinted,
         })
     }
 
@@ -104,6 +117,7 @@ impl FlowRunner {
             shift: then.shift,
             header: u16::try_from(shape.l4() - shape.l3).ok()?,
             protocol,
+            hint: HINTS,
         })
     }
 
@@ -121,26 +135,40 @@ impl FlowRunner {
         self.flush();
         let now = self.runner.graph.core.now;
         let (mut i, mut by_class) = (from, 0);
-        let news = self.news;
+        let (mut news, mut stale, mut found) = (self.news, stale, from);
+        let ahead = self.composed.any_hinted();
         // Bound: each round takes a packet
-        while i < upto
-            && self.holds()
-            && !self.runner.graph.out.traced
+        while i < upto && self.holds() && !self.runner.graph.out.traced {
             // one that an element wanted may have come to be known, in another flow's place
-            && self.is_composed(wide, i, stale || self.news != news)
-        {
+            if self.news != news {
+                (news, stale, found) = (self.news, true, i);
+            }
+            if !ahead {
+                if !self.is_composed(wide, i, stale) {
+                    break;
+                }
+            } else if found < upto && found <= i + AHEAD {
+                found = self.look_ahead(wide, (found, upto.min(found + AHEAD)), stale);
+            }
             let Some(x) = self.group.get(i) else { break };
             let (number, lease) = (x.action, x.lease);
             let fits = |p: &Pkt| p.len() <= LONGEST && p.headroom() >= ROOM;
-            if self.composed.in_place(number).is_none()
-                || !packets.rest().first().is_some_and(fits)
+            let Some(p) = packets.rest().first().filter(|p| fits(p)) else {
+                break;
+            };
+            let way = self.composed.fused_way(number);
+            let way = way.filter(|way| self.composed.fits(*way, p));
+            if way.is_none() && self.composed.in_place(number).is_none()
                 || lease != NO_LEASE && !self.pool.leases.runs(lease)
             {
                 break;
             }
             by_class += u64::from(x.slot == NO_SLOT);
             let Some(p) = packets.next() else { break };
-            self.goes_in_place(wide, (cache, i), p, now);
+            match way {
+                Some(way) => self.goes_fused(wide, (cache, i), way, p, now),
+                None => self.goes_in_place(wide, (cache, i), p, now),
+            }
             i += 1;
         }
         let went = (i - from) as u64;
@@ -148,6 +176,39 @@ impl FlowRunner {
         self.stats.in_place += went;
         count_known(&mut self.stats, &mut self.runner, went, by_class);
         i - from
+    }
+
+    /// These packets of a group are looked up, and elements are told whose packets they will inspect. The number of the
+    /// one behind them.
+    #[inline(always)]
+    fn look_ahead(&mut self, wide: impl Wide, (from, to): (usize, usize), stale: bool) -> usize {
+        let (mut hints, mut n) = ([[NO_HINT; AHEAD]; HINTS as usize], [0; HINTS as usize]);
+        let mut nodes = [NOBODY; HINTS as usize];
+        for i in from..to {
+            if !self.is_composed(wide, i, stale) {
+                continue;
+            }
+            let Some(x) = self.group.get(i) else { break };
+            for (k, node) in self.composed.hinted(x.action).into_iter().enumerate() {
+                if x.slot == NO_SLOT || node == NOBODY {
+                    break;
+                }
+                if nodes[k] == NOBODY {
+                    nodes[k] = node;
+                }
+                // those of another element are not in a hurry
+                if nodes[k] == node {
+                    hints[k][n[k] % AHEAD] = hint(&self.table, x.slot, k as u8);
+                    n[k] += 1;
+                }
+            }
+        }
+        let g = &self.runner.graph;
+        for (k, node) in nodes.iter().enumerate().filter(|(_, n)| **n != NOBODY) {
+            g.core
+                .prefetch_flows(*node, &hints[k][..n[k].min(AHEAD)], &g.store);
+        }
+        to
     }
 
     /// One of them, whose lease runs.
@@ -200,19 +261,20 @@ impl FlowRunner {
             apply(wide, template, operands, total, &mut p);
             #[cfg(debug_assertions)]
             self.check(number, k, operands, total, (&p, &mut shadow));
-            match s.less {
-                0 => {}
-                n if n > 0 => p.pull(n as usize),
-                n => p.push(usize::from(n.unsigned_abs())),
-            }
+            s.moves(&mut p);
             sink = template.sink;
             let Some(a) = &s.asked else { continue };
             let core = &mut self.runner.graph.core;
+            let hint = (a.hint < HINTS && slot != NO_SLOT).then(|| hint(&self.table, slot, a.hint));
             let mut cx = InspectCx {
                 now,
                 store: &mut self.runner.graph.store,
+                hint,
             };
             if core.inspect(a.node, &a.of(&p, total), &mut cx) {
+                if cx.hint != hint {
+                    set_hint(&mut self.table, slot, a.hint, cx.hint.unwrap_or(NO_HINT));
+                }
                 if let Some(l) = &mut self.runner.loaded {
                     l.state.counts.site(a.site);
                 }
@@ -231,7 +293,7 @@ impl FlowRunner {
 
     /// For debug builds: what an element inspects is what it would find in the packet that it would be given.
     #[cfg(debug_assertions)]
-    fn check(
+    pub(crate) fn check(
         &self,
         number: u32,
         k: usize,

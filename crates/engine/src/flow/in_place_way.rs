@@ -3,6 +3,12 @@
 use onefold_element::Inspected;
 use onefold_packet::Packet;
 
+/// Elements on a flow's way whose hints an entry has room for ([`crate::flow::hints`]).
+pub(crate) const HINTS: u8 = 2;
+
+/// No element.
+pub(crate) const NOBODY: u32 = u32::MAX;
+
 /// Where an element finds a packet's headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Headers {
@@ -33,6 +39,8 @@ pub(crate) struct Asked {
     pub shift: u16,
     pub header: u16,
     pub protocol: u8,
+    /// Which of the hints that are kept with flows' entries is its; [`HINTS`] for none.
+    pub hint: u8,
 }
 
 /// One action of several, and how the packet comes to the next one.
@@ -48,12 +56,26 @@ pub(crate) struct Stretch {
     pub asked: Option<Asked>,
 }
 
+impl Stretch {
+    /// A packet that has been written comes to the next action.
+    #[inline(always)]
+    pub fn moves(&self, p: &mut Packet) {
+        match self.less {
+            0 => {}
+            n if n > 0 => p.pull(n as usize),
+            n => p.push(usize::from(n.unsigned_abs())),
+        }
+    }
+}
+
 /// A composed action that packets may go through in place.
 #[derive(Debug, Clone)]
 pub(crate) struct InPlace {
     pub stretches: Box<[Stretch]>,
     /// Packets have been changed in front of an element that is asked.
     pub changed: bool,
+    /// The elements whose hints are kept with flows' entries; [`NOBODY`] for none.
+    pub hinted: [u32; HINTS as usize],
 }
 
 impl Asked {

@@ -349,8 +349,11 @@ impl FlowRunner {
     /// Actions with packets that have not been accounted for.
     fn waiting(&self) -> impl Iterator<Item = (&FlowAction, Pending)> {
         let listed = self.dirty.iter().filter_map(|i| self.actions.get(*i));
+        let listed = listed.map(|(w, t)| (w, t.pending()));
+        let fused = self.composed.fused.waiting();
+        let fused = fused.filter_map(|(i, n)| Some((self.actions.get(i)?.0, n)));
         // one that was about to be gone may be listed already
-        (listed.map(|(w, t)| (w, t.pending()))).filter(|(_, n)| n.packets > 0)
+        listed.chain(fused).filter(|(_, n)| n.packets > 0)
     }
     /// See [`Graph::make_packet`].
     pub fn make_packet(&mut self, data: &[u8]) -> Pkt {
@@ -474,6 +477,7 @@ impl FlowRunner {
     /// The clock may move on: elements that look at it are told.
     #[inline]
     pub(super) fn end_moment(&mut self) {
+        self.end_fused_moment();
         while let Some(i) = self.moments.pop() {
             let Some((w, _)) = self.actions.get_mut(i) else {
                 continue;
@@ -489,6 +493,7 @@ impl FlowRunner {
     /// Tells elements and classes of all packets that have passed.
     pub fn sync(&mut self) {
         self.end_moment();
+        self.tell_fused();
         while let Some(i) = self.dirty.pop() {
             let Some((w, t)) = self.actions.get_mut(i) else {
                 continue;

@@ -43,7 +43,7 @@ pub(crate) const NO_SLOT: Slot = Slot::MAX;
 #[derive(Debug)]
 pub(crate) struct Table {
     buckets: HugeVec<Bucket>,
-    lines: HugeVec<Entry>,
+    pub(super) lines: HugeVec<Entry>,
     /// By bucket: which entries have been used since somebody wanted their places.
     used: HugeVec<u8>,
     seed: Secrets,

@@ -1,7 +1,7 @@
 //! Elements that look at packets without being given them.
 
 use crate::graph::core::Core;
-use onefold_element::{InspectCx, Inspected};
+use onefold_element::{InspectCx, Inspected, StateStore};
 
 impl Core {
     /// Does an element implement [`Element::inspect`]?
@@ -15,5 +15,24 @@ impl Core {
     pub fn inspect(&mut self, node: u32, p: &Inspected<'_>, cx: &mut InspectCx<'_>) -> bool {
         let elem = (self.nodes.get_mut(node as usize)).and_then(|n| n.elem.as_mut());
         elem.is_some_and(|e| e.inspect(p, cx))
+    }
+
+    /// [`Element::hints`].
+    ///
+    /// [`Element::hints`]: onefold_element::Element::hints
+    pub fn hints(&self, node: u32) -> bool {
+        let elem = self.nodes.get(node as usize).and_then(|n| n.elem.as_ref());
+        elem.is_some_and(|e| e.hints())
+    }
+
+    /// [`Element::prefetch_flows`].
+    ///
+    /// [`Element::prefetch_flows`]: onefold_element::Element::prefetch_flows
+    #[inline(always)]
+    pub fn prefetch_flows(&self, node: u32, hints: &[u32], store: &StateStore) {
+        let elem = self.nodes.get(node as usize).and_then(|n| n.elem.as_ref());
+        if let Some(e) = elem {
+            e.prefetch_flows(hints, store);
+        }
     }
 }

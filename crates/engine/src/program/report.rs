@@ -86,8 +86,13 @@ impl Counts {
     }
     #[inline]
     pub fn site(&mut self, site: u32) {
+        self.site_many(site, 1);
+    }
+    /// So many at once.
+    #[inline]
+    pub fn site_many(&mut self, site: u32, packets: u64) {
         if let Some(n) = self.sites.get_mut(site as usize) {
-            *n += 1;
+            *n += packets;
         }
     }
     #[cold]

@@ -50,6 +50,22 @@ impl Operands {
     pub fn l4(&self) -> u16 {
         (self.0[1] >> 48) as u16
     }
+    /// With more to be added to checksums: to the header's the low half of `sums`, to the one behind it the high one.
+    #[inline(always)]
+    pub fn with_sums(&self, sums: u32) -> Operands {
+        // ones' complement numbers add up, and the sum of two is zero if both are
+        let plus = |a: u32, b: u32| {
+            let sum = a + b;
+            u64::from((sum & 0xffff) + (sum >> 16))
+        };
+        let [a, b] = self.0;
+        let (had, low) = ((b >> 32) as u32, b & u64::from(u32::MAX));
+        let (ip, l4) = (
+            plus(had & 0xffff, sums & 0xffff),
+            plus(had >> 16, sums >> 16),
+        );
+        Operands([a, low | ip << 32 | l4 << 48])
+    }
     /// For a packet whose checksum behind the header is this one, not zero, and leaves as zero.
     #[inline(always)]
     pub fn with_zero_udp_checksum(&self, x: u16) -> Operands {
@@ -204,5 +220,37 @@ impl WindowRewrite {
             operands.l4(),
             self.udp,
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Few numbers, so that sums often come to zero.
+    fn number() -> impl Strategy<Value = u16> {
+        proptest::sample::select(vec![0, 1, 2, 0x7fff, 0x8000, 0xfffd, 0xfffe, 0xffff])
+    }
+
+    proptest! {
+        /// What is added at once is what is added one after the other.
+        #[test]
+        fn sums_add_up(x in number(), own in number(), more in number(), low: u32) {
+            let operands = Operands([7, u64::from(low) | u64::from(own) << 32 | u64::from(own) << 48]);
+            let both = operands.with_sums(u32::from(more) | u32::from(more) << 16);
+            prop_assert_eq!((both.addresses(), both.ports()), (7, low));
+            let (mut want, mut got) = ([0; WINDOW], [0; WINDOW]);
+            let at = At::of(24).unwrap();
+            at.put(&mut want, x.to_ne_bytes());
+            at.put(&mut got, x.to_ne_bytes());
+            for k in [own, more] {
+                let x = u16::from_ne_bytes(at.get(&want));
+                update_checksum(&mut want, at, x, k, false);
+            }
+            update_checksum(&mut got, at, x, both.ip(), false);
+            prop_assert_eq!(want, got);
+            prop_assert_eq!(both.ip(), both.l4());
+        }
     }
 }

@@ -1,0 +1,61 @@
+//! What elements have said of flows that they have inspected ([`onefold_element::InspectCx::hint`]): entries of
+//! composed actions keep it.
+//!
+//! It stands where other entries have checksums that come to zero; those of composed actions have none.
+
+use crate::flow::composed::ComposedTable;
+use crate::flow::in_place_way::HINTS;
+use crate::flow::table::{Slot, Table};
+use crate::simd::ZERO_SUM_WORDS;
+use onefold_element::NO_HINT;
+
+/// Which of an entry's words hints are.
+const WORD: usize = ZERO_SUM_WORDS[2];
+
+/// What one of [`HINTS`] elements has said of an entry's flow.
+#[inline(always)]
+pub(crate) fn hint(table: &Table, slot: Slot, which: u8) -> u32 {
+    let word = table.get(slot).map(|l| l.0[WORD]);
+    word.map_or(NO_HINT, |w| (w >> shift(which)) as u32)
+}
+
+/// It says something else. Nothing happens to an entry of any other action.
+#[inline(never)]
+pub(crate) fn set_hint(table: &mut Table, slot: Slot, which: u8, hint: u32) {
+    if let Some(l) = table.lines.get_mut(slot as usize)
+        && ComposedTable::is(l.0[5] as u32)
+    {
+        let rest = l.0[WORD] & !(u64::from(u32::MAX) << shift(which));
+        l.0[WORD] = rest | u64::from(hint) << shift(which);
+    }
+}
+
+#[inline(always)]
+fn shift(which: u8) -> u32 {
+    u32::from(which % HINTS) * 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::composed::COMPOSED;
+    use crate::flow::table::Entry;
+
+    #[test]
+    fn entries_of_composed_actions_have_room_for_two() {
+        let mut t = Table::new(64, 1);
+        let key = |i: u64| [i, 2, 0, 0, 0];
+        for (i, action) in [(1, COMPOSED + 3), (7, 3)] {
+            let entry = Entry([i, 2, 0, 0, 0, u64::from(action), 0, 0]);
+            t.insert(t.hash(&key(i)), entry, &mut |_| ());
+        }
+        let [composed, other] = [1, 7].map(|i| t.find(t.hash(&key(i)), &key(i)));
+        for slot in [composed, other, u32::MAX] {
+            set_hint(&mut t, slot, 0, 5);
+            set_hint(&mut t, slot, 1, u32::MAX);
+            set_hint(&mut t, slot, 0, 6);
+        }
+        assert_eq!([0, 1].map(|k| hint(&t, composed, k)), [6, u32::MAX]);
+        assert_eq!([0, 1].map(|k| hint(&t, other, k)), [NO_HINT; 2]);
+    }
+}
