@@ -7,6 +7,7 @@ use crate::gate::Gate;
 use crate::log::{self, Level, Losses};
 use crate::ports::{self, DpdkSetup, Live, PortArg};
 use crate::runner::{self, Outcome};
+use crate::sandbox;
 use crate::service::Manager;
 use crate::shadow::ShadowLog;
 use crate::xdp::Offloads;
@@ -341,6 +342,7 @@ pub fn run(
             tell(worker, plan, attached);
             offloads.attend(worker);
             losses.attend(worker);
+            sandbox::attend();
             runner::forward_prints(worker.executor().flow_mut().peek_graph_mut());
         }
         interrupted = runner::interrupted().load(Ordering::Relaxed);
