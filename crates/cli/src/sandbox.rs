@@ -173,8 +173,8 @@ fn start_helper(args: &run::Args) -> Result<Helper> {
 pub fn attend() {
     static SAID: AtomicBool = AtomicBool::new(false);
     if is_gone() && !SAID.swap(true, Ordering::Relaxed) {
-        let what = "the process that keeps privilege has ended: interfaces that go away are not opened again; start the \
-                    run anew";
+        let what = "the process that keeps privilege has ended: interfaces that go away are not opened again; \
+                    start the run anew";
         eprintln!("warning: {what}");
         log::event(Level::Error, "helper-gone", &[("what", what.into())]);
     }
