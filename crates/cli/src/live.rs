@@ -7,6 +7,7 @@ use crate::gate::Gate;
 use crate::log::{self, Level, Losses};
 use crate::ports::{self, DpdkSetup, Live, PortArg};
 use crate::runner::{self, Outcome};
+use crate::sandbox;
 use crate::service::Manager;
 use crate::shadow::ShadowLog;
 use crate::xdp::Offloads;
@@ -323,6 +324,7 @@ pub fn run(
             look_after(worker, plan, session.as_deref());
             offloads.attend(worker);
             losses.attend(worker);
+            sandbox::attend();
         }
         interrupted = runner::interrupted().load(Ordering::Relaxed);
         ended |= interrupted || worker.executor().graph().stop_requested();

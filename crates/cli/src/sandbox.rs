@@ -7,10 +7,13 @@ use crate::log::{self, Level};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use onefold_control::Server;
-use onefold_privilege::{Files, Helper, Keeps, Policy, Sandbox, enter as give_up, set_helper};
+use onefold_privilege::{
+    Files, Helper, Keeps, Policy, Sandbox, enter as give_up, is_gone, set_helper,
+};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// From this version on, who holds a map's descriptor may use it without a capability.
 const MAPS_BY_DESCRIPTOR: (u32, u32) = (5, 19);
@@ -164,6 +167,17 @@ fn start_helper(args: &run::Args) -> Result<Helper> {
     command.process_group(0);
     command.spawn()?;
     Ok(helper)
+}
+
+/// Says, once, if the process that keeps privilege has ended.
+pub fn attend() {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if is_gone() && !SAID.swap(true, Ordering::Relaxed) {
+        let what = "the process that keeps privilege has ended: interfaces that go away are not opened again; \
+                    start the run anew";
+        eprintln!("warning: {what}");
+        log::event(Level::Error, "helper-gone", &[("what", what.into())]);
+    }
 }
 
 /// The command of the process that keeps privilege.

@@ -16,6 +16,8 @@ mod protocol;
 mod sandbox;
 mod sockets;
 
-pub use protocol::{Answer, Helper, MAX_PAYLOAD, Request, ask, is_asked, serve, set_helper};
+pub use protocol::{
+    Answer, Helper, MAX_PAYLOAD, Request, ask, is_asked, is_gone, serve, set_helper,
+};
 pub use sandbox::{Files, Held, Keeps, Policy, Sandbox, SandboxError, enter, no_new_privileges};
 pub use sockets::{make_packet_socket, make_xdp_socket, packet_socket, xdp_socket};

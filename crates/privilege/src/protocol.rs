@@ -10,6 +10,7 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -161,9 +162,28 @@ pub fn is_asked() -> bool {
     HELPER.get().is_some()
 }
 
+/// The helper has not answered.
+static GONE: AtomicBool = AtomicBool::new(false);
+
+/// Has the process's helper ended? What takes privilege cannot be had any more.
+pub fn is_gone() -> bool {
+    GONE.load(Ordering::Relaxed)
+}
+
 /// Asks the process's helper, if it has one.
 pub fn ask(request: &Request, fds: &[BorrowedFd<'_>]) -> Option<Result<OwnedFd, Answer>> {
-    Some(HELPER.get()?.ask(request, fds))
+    let answer = HELPER.get()?.ask(request, fds);
+    if let Err(a) = &answer
+        && matches!(
+            a.error.kind(),
+            io::ErrorKind::UnexpectedEof
+                | io::ErrorKind::BrokenPipe
+                | io::ErrorKind::ConnectionReset
+        )
+    {
+        GONE.store(true, Ordering::Relaxed);
+    }
+    Some(answer)
 }
 
 /// Answers until the other side is gone.

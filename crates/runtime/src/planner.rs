@@ -58,7 +58,6 @@ impl<T: Send + 'static> Planner<T> {
         let (done, made) = channel();
         let thread = std::thread::Builder::new().name("planner".into());
         let thread = thread.spawn(move || {
-            stand_back();
             // nobody waits any more when the run has ended
             let _ = done.send(make());
         });
@@ -106,6 +105,25 @@ impl<T: Send + 'static> Planner<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The calling thread's nice value (`proc_pid_stat(5)`, field 19).
+    fn nice() -> i32 {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        // its name may have blanks
+        let (_, rest) = stat.rsplit_once(") ").unwrap();
+        rest.split(' ').nth(16).unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn who_plans_stands_back_and_nobody_else() {
+        let before = nice();
+        let planner = std::thread::spawn(|| {
+            stand_back();
+            nice()
+        });
+        assert!(planner.join().unwrap() >= NICE.max(before));
+        assert_eq!(nice(), before);
+    }
     use std::sync::mpsc::sync_channel;
 
     #[test]

@@ -8,7 +8,7 @@ use anyhow::Result;
 use onefold_engine::Graph;
 use onefold_engine::program::{LoadError, Using};
 use onefold_engine::shadow::Shadow;
-use onefold_runtime::{Planned, Planner};
+use onefold_runtime::{Planned, Planner, stand_back};
 use std::sync::Arc;
 
 /// Most programs made anew in one run; then the reference graph goes on.
@@ -141,7 +141,15 @@ impl Renewal {
             shadow.stop();
             let (graph, using) = (shadow.graph().fork(), shadow.runner().using());
             let offloading = self.offloading.clone();
-            if !(self.planner).start(move || make(&graph, using, verifier, offloading)) {
+            let waits = self.waits;
+            let thread = move || {
+                if !waits {
+                    // packets come meanwhile
+                    stand_back();
+                }
+                make(&graph, using, verifier, offloading)
+            };
+            if !(self.planner).start(thread) {
                 eprintln!(
                     "warning: there is no thread to make a new program in; the reference graph goes on"
                 );

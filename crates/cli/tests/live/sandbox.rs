@@ -89,6 +89,30 @@ fn af_xdp_sockets_are_opened_again_without_privilege() {
     passes("xdp");
 }
 
+/// Who keeps privilege may end: the packets of interfaces that are there pass, and it is said when it is missed.
+#[test]
+fn a_helper_that_has_ended_is_told_of() {
+    let Some(net) = routed() else { return };
+    let args = [
+        "routers-1",
+        "--port",
+        "left=packet:oa",
+        "--port",
+        "right=packet:ob",
+    ];
+    let mut onefold = Running::start(&net, "o", &args);
+    let killed = Command::new("kill")
+        .args(["-KILL", &helper(onefold.pid()).to_string()])
+        .status();
+    assert!(killed.is_ok_and(|s| s.success()));
+    assert!(ping(&net));
+    net.ip("o", "link del oa");
+    onefold.wait_for("is gone");
+    left(&net);
+    onefold.wait_for("the process that keeps privilege has ended");
+    onefold.stop();
+}
+
 /// `onefold reload`, and what it says.
 fn reload(socket: &str, chain: &str) -> (bool, String) {
     let o = Command::new(env!("CARGO_BIN_EXE_onefold"))

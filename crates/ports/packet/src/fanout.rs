@@ -73,7 +73,7 @@ impl Member {
         let request = |flags| (BY_HASH | flags) << 16 | libc::c_int::from(self.group);
         match socket.set_packet(libc::PACKET_FANOUT, request(IGNORE_OUTGOING)) {
             Ok(()) => socket.hear(),
-            // kernels before 5.16 do not know the flag
+            // older kernels do not know the flag
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
                 socket.set_packet(libc::PACKET_FANOUT, request(0))?;
                 socket.hear_incoming()

@@ -6,6 +6,7 @@ use super::group::{Group, Turn};
 use super::{Ended, merge};
 use crate::gate::{Fails, Gate};
 use crate::runner;
+use crate::sandbox;
 use crate::service::Manager;
 use anyhow::Result;
 use onefold_runtime::{
@@ -225,6 +226,7 @@ impl Thread {
                 self.common.ending.ask();
             }
         }
+        sandbox::attend();
         self.publish();
     }
 

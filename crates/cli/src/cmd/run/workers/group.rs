@@ -6,6 +6,7 @@ use super::{Ended, Ready};
 use crate::control::Session;
 use crate::deploy::Renewal;
 use crate::live;
+use crate::log::Losses;
 use crate::runner::{self, Plan};
 use crate::shadow::ShadowLog;
 use anyhow::Result;
@@ -37,6 +38,8 @@ pub struct Group {
     renewal: Renewal,
     log: ShadowLog,
     plan: Plan,
+    /// What of its ports' losses the log knows.
+    losses: Losses,
     /// As long as it is there, the others go on.
     ends: Ends,
     /// There is to be a program, and there was one in the beginning.
@@ -77,6 +80,7 @@ impl Group {
             renewal,
             log,
             plan,
+            losses: Losses::default(),
             ends,
             synthesized,
             with_program: synthesized,
@@ -134,6 +138,7 @@ impl Group {
     /// Looks after its ports. True: the chain wants to end.
     pub fn look_after(&mut self) -> bool {
         live::look_after(&mut self.worker, &self.plan.live_plan, Some(&self.session));
+        self.losses.attend(&mut self.worker);
         self.worker.executor().graph().stop_requested()
     }
 
@@ -150,6 +155,7 @@ impl Group {
     /// When something cannot be written.
     pub fn end(mut self, thread: usize, core: Option<usize>) -> Result<Ended> {
         live::drain(&mut self.worker)?;
+        self.losses.look(&mut self.worker);
         let (seconds, cpu) = (
             self.begun.elapsed().as_secs_f64(),
             self.session.cpu_seconds(),
