@@ -124,7 +124,6 @@ pub fn run(
 /// Options that do not go with it.
 fn check(args: &Args) -> Result<()> {
     let wrong = [
-        (args.workers > 1, "--workers"),
         (args.offload.is_some(), "--offload"),
         (args.html.is_some(), "--html"),
         (args.rules, "--rules"),

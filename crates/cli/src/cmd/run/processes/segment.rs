@@ -104,7 +104,8 @@ impl Process {
         let ports = crate::cmd::verify::ports(&chain);
         let verifier = Verifier::new(args.verify(), ports, args.seed(), true);
         let policy = Policy::new(args.shadow(), args.seed());
-        let (executor, made) = match run::executor(args, graph, &verifier, &policy, true)? {
+        let (executor, made) = match run::executor(args, graph, &verifier, &policy, (true, false))?
+        {
             Ok(begun) => begun,
             Err(code) => return Ok(Err(code)),
         };
