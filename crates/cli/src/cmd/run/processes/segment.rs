@@ -35,8 +35,8 @@ pub struct Args {
 
 /// How long the launcher may take to say what is to be done.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// While packets wait for room in a ring, nothing more is taken in for so long; then it is, or two functions whose rings
-/// are full would wait for each other for ever.
+/// While packets wait for room in a ring, nothing more is taken in for so long; then it is, or two functions whose
+/// rings are full would wait for each other for ever.
 const BLOCKED: Duration = Duration::from_millis(1);
 /// With packets in real time, what has waited for room for so long is given up.
 const GIVEN_UP: Duration = Duration::from_millis(20);
