@@ -24,7 +24,7 @@ PREFIX ?= $(or $(CARGO_HOME),$(HOME)/.cargo)
 
 FULL_TABLE ?= $(or $(wildcard $(or $(ONEFOLD_DATA),../shared/data)/fib/dfz-half-public.prefixes.txt.gz),)
 
-# The NF library: static and shared, in target/release. Installed with header, manual page, examples and pkg-config file.
+# The NF library: static and shared, in target/release. Installed with header, manual page and pkg-config file.
 nf-library: packages
 	$(CARGO) build --release --locked -p onefold-nf-c
 
@@ -37,7 +37,8 @@ install-nf-library: nf-library
 	sed -e 's|@prefix@|$(PREFIX)|' -e 's|@version@|0.1.0|' crates/nf-c/onefold-nf.pc.in \
 	  >$(DESTDIR)$(PREFIX)/lib/pkgconfig/onefold-nf.pc
 
-.PHONY: nf-library install-nf-library all build install quick demo bench full-table check test soak lint mutants fuzz packages test-packages clean
+.PHONY: nf-library install-nf-library
+.PHONY: all build install quick demo bench full-table check test soak lint mutants fuzz packages test-packages clean
 
 all: build
 

@@ -418,6 +418,36 @@ fn addresses_at(file: FileId, reader: &Reader) -> Span {
     Span::new(file, 0, 1)
 }
 
+/// The kinds that a function is given, each with its graph as Click text: one, if it is right.
+fn kinds_of(f: &Function, cx: &mut KindCx<'_>) -> Vec<(&'static str, String)> {
+    let mut made: Vec<(&'static str, String)> = Vec::new();
+    if let Some(k) = &f.firewall {
+        made.push(("firewall", k.click(cx)));
+    }
+    if let Some(k) = &f.router {
+        made.push(("router", k.click(cx)));
+    }
+    if let Some(k) = &f.nat {
+        made.push(("nat", k.click(cx)));
+    }
+    if let Some(k) = &f.load_balancer {
+        made.push(("load-balancer", k.click(cx)));
+    }
+    if let Some(k) = &f.dpi {
+        made.push(("dpi", k.click(cx)));
+    }
+    if let Some(k) = &f.monitor {
+        made.push(("monitor", k.click(cx)));
+    }
+    if let Some(k) = &f.vlan {
+        made.push(("vlan", k.click(cx)));
+    }
+    if let Some(k) = &f.native {
+        made.push(("native", k.click(cx)));
+    }
+    made
+}
+
 /// One function's graph.
 fn build_function(
     name: &str,
@@ -454,32 +484,8 @@ fn build_function(
         span,
         rules: Vec::new(),
     };
-    let mut made: Vec<(&'static str, String)> = Vec::new();
-    if let Some(k) = &f.firewall {
-        made.push(("firewall", k.click(&mut cx)));
-    }
-    if let Some(k) = &f.router {
-        made.push(("router", k.click(&mut cx)));
-    }
-    if let Some(k) = &f.nat {
-        made.push(("nat", k.click(&mut cx)));
-    }
-    if let Some(k) = &f.load_balancer {
-        made.push(("load-balancer", k.click(&mut cx)));
-    }
-    if let Some(k) = &f.dpi {
-        made.push(("dpi", k.click(&mut cx)));
-    }
-    if let Some(k) = &f.monitor {
-        made.push(("monitor", k.click(&mut cx)));
-    }
-    if let Some(k) = &f.vlan {
-        made.push(("vlan", k.click(&mut cx)));
-    }
+    let mut made = kinds_of(f, &mut cx);
     let native = f.native.as_ref().and_then(|k| k.program(&cx));
-    if let Some(k) = &f.native {
-        made.push(("native", k.click(&mut cx)));
-    }
     let rules = std::mem::take(&mut cx.rules);
     let kinds_given = made.len() + usize::from(f.click.is_some());
     if kinds_given != 1 {

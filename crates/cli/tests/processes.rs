@@ -167,8 +167,9 @@ fn one_at_a_time_it_is_the_same_for_packets_that_turn_back() {
 #[test]
 fn frames_of_any_length_cross() {
     let dir = temp("processes-long");
-    let text = "functions:\n  a: { monitor: {}, run: process }\n  b: { monitor: {} }\n  c: { monitor: {}, run: process }\n\
-                links:\n  - a[1] <-> [0]b[1] <-> [0]c\nports:\n  lan: a[0]\n  wan: c[1]\n";
+    let text = "functions:\n  a: { monitor: {}, run: process }\n  b: { monitor: {} }\n\
+                \x20 c: { monitor: {}, run: process }\nlinks:\n  - a[1] <-> [0]b[1] <-> [0]c\n\
+                ports:\n  lan: a[0]\n  wan: c[1]\n";
     std::fs::write(dir.join("chain.yaml"), text).unwrap();
     let lengths = [0, 1, 13, 14, 60, 2047, 2048, 2049, 4096, 9000, 65_535];
     let frames: Frames = (0..200)
@@ -412,8 +413,8 @@ fn mirror(dir: &Path) -> Option<PathBuf> {
     Some(out)
 }
 
-/// A program in C between two functions of Onefold's: launched by `run`, its packets mirrored and accounted for. Nothing
-/// but `run` claims to know what it does.
+/// A program in C between two functions of Onefold's: launched by `run`, its packets mirrored and accounted for.
+/// Nothing but `run` claims to know what it does.
 #[test]
 fn a_program_of_its_own_in_a_chain() {
     let dir = temp("processes-native");

@@ -1,5 +1,5 @@
-/* What mirror.c does, and everything that a program may get wrong meanwhile: packets that it does not have, data outside
- * of their slots, ports that there are not. The library refuses, and the chain goes on. */
+/* What mirror.c does, and everything that a program may get wrong meanwhile: packets that it does not have, data
+ * outside of their slots, ports that there are not. The library refuses, and the chain goes on. */
 #include <onefold_nf.h>
 #include <stdio.h>
 #include <string.h>

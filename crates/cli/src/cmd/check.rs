@@ -8,8 +8,8 @@ use onefold_engine::BuildOptions;
 /// Options of `onefold check`.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Warnings say what is surely not meant: rules that mix && and or without parentheses, rule files without rules, unconnected \
-    outputs.\n\n\
+    after_help = "Warnings say what is surely not meant: rules that mix && and or without parentheses, rule files \
+    without rules, unconnected outputs.\n\n\
     Examples:\n  \
     onefold check chain.yaml\n  \
     onefold check isp-edge --set rules=my.rules\n\n\

@@ -3,6 +3,7 @@
 //! one segment to the next one, that one's process puts into the next one's ring by itself.
 
 mod hello;
+mod io;
 mod kids;
 mod mover;
 mod report;
@@ -17,8 +18,9 @@ use crate::program;
 use crate::runner::{self, Plan as RunPlan};
 use crate::xdp::Offloads;
 use anyhow::{Context, Result, bail};
+use io::Io;
 use kids::{Kid, Launch};
-use mover::{Io, Mover};
+use mover::Mover;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use onefold_chain::segments::Segments;
 use onefold_chain::{Attached, Chain, Diagnostic};
@@ -124,7 +126,6 @@ pub fn run(
 /// Options that do not go with it.
 fn check(args: &Args) -> Result<()> {
     let wrong = [
-        (!args.workers.is_one(), "--workers"),
         (args.offload.is_some(), "--offload"),
         (args.html.is_some(), "--html"),
         (args.rules, "--rules"),

@@ -1,11 +1,12 @@
 //! The launcher while packets go through: from ports to the first process's ring, from the last one's ring to ports;
 //! and what it does for the processes meanwhile.
 //!
-//! Recorded packets go in by time, as they do into a chain in one process. Those that arrive at one port go in one after
-//! the other, and all processes work at once; before packets of another port go in, nothing is under way any more
-//! ([`onefold_nf::quiet`]). So each function gets its packets in the order in which it gets them in one process, but for
-//! those that turn back within the chain.
+//! Recorded packets go in by time, as they do into a chain in one process. Those that arrive at one port go in one
+//! after the other, and all processes work at once; before packets of another port go in, nothing is under way any
+//! more ([`onefold_nf::quiet`]). So each function gets its packets in the order in which it gets them in one process,
+//! but for those that turn back within the chain.
 
+use super::io::Io;
 use super::kids::{Kid, Launch};
 use crate::live::LivePlan;
 use crate::progress::Progress;
@@ -16,7 +17,7 @@ use onefold_chain::segments::Segments;
 use onefold_nf::{LIFE, LONGEST_SLEEP, Purpose, Region, Ring, occupancy, quiet};
 use onefold_packet::{Pkt, Timestamp};
 use onefold_port_ring::Packets;
-use onefold_runtime::{Clock, Count, Loss, Port};
+use onefold_runtime::Clock;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,49 +33,6 @@ const DRAIN: Duration = Duration::from_millis(500);
 const COMMAND: Duration = Duration::from_secs(30);
 /// How often it looks again before it sleeps.
 const SPINS: u32 = 64;
-
-/// A port of the chain.
-pub struct Io {
-    pub name: String,
-    port: Option<Box<dyn Port>>,
-    /// The output that what arrives there leaves the launcher through.
-    entry: Option<usize>,
-    /// Inputs with what leaves there.
-    exits: Vec<usize>,
-    next: Option<Timestamp>,
-    pub received: Count,
-    pub sent: Count,
-}
-
-impl Io {
-    pub fn new(
-        name: String,
-        port: Option<Box<dyn Port>>,
-        entry: Option<usize>,
-        exits: Vec<usize>,
-    ) -> Io {
-        Io {
-            name,
-            port,
-            entry,
-            exits,
-            next: None,
-            received: Count::default(),
-            sent: Count::default(),
-        }
-    }
-
-    /// What it has lost.
-    pub fn losses(&self) -> Vec<Loss> {
-        self.port.as_ref().map_or(Vec::new(), |p| p.losses())
-    }
-
-    /// The state of a network interface's link.
-    pub fn link(&self) -> Option<&'static str> {
-        let port = self.port.as_ref().filter(|p| p.is_live())?;
-        Some(port.link().name())
-    }
-}
 
 /// How it ended.
 #[derive(Debug, Clone, Copy)]

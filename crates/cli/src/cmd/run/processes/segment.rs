@@ -35,8 +35,8 @@ pub struct Args {
 
 /// How long the launcher may take to say what is to be done.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// While packets wait for room in a ring, nothing more is taken in for so long; then it is, or two functions whose rings
-/// are full would wait for each other for ever.
+/// While packets wait for room in a ring, nothing more is taken in for so long; then it is, or two functions whose
+/// rings are full would wait for each other for ever.
 const BLOCKED: Duration = Duration::from_millis(1);
 /// With packets in real time, what has waited for room for so long is given up.
 const GIVEN_UP: Duration = Duration::from_millis(20);
@@ -104,7 +104,8 @@ impl Process {
         let ports = crate::cmd::verify::ports(&chain);
         let verifier = Verifier::new(args.verify(), ports, args.seed(), true);
         let policy = Policy::new(args.shadow(), args.seed());
-        let (executor, made) = match run::executor(args, graph, &verifier, &policy, (true, true))? {
+        let (executor, made) = match run::executor(args, graph, &verifier, &policy, (true, false))?
+        {
             Ok(begun) => begun,
             Err(code) => return Ok(Err(code)),
         };

@@ -1,0 +1,48 @@
+//! A port of the chain, as the launcher has it: what is behind it, and its rings.
+
+use onefold_packet::Timestamp;
+use onefold_runtime::{Count, Loss, Port};
+
+/// A port of the chain.
+pub struct Io {
+    pub name: String,
+    pub port: Option<Box<dyn Port>>,
+    /// The output that what arrives there leaves the launcher through.
+    pub entry: Option<usize>,
+    /// Inputs with what leaves there.
+    pub exits: Vec<usize>,
+    /// When the next packet arrives, if that is known.
+    pub next: Option<Timestamp>,
+    pub received: Count,
+    pub sent: Count,
+}
+
+impl Io {
+    pub fn new(
+        name: String,
+        port: Option<Box<dyn Port>>,
+        entry: Option<usize>,
+        exits: Vec<usize>,
+    ) -> Io {
+        Io {
+            name,
+            port,
+            entry,
+            exits,
+            next: None,
+            received: Count::default(),
+            sent: Count::default(),
+        }
+    }
+
+    /// What it has lost.
+    pub fn losses(&self) -> Vec<Loss> {
+        self.port.as_ref().map_or(Vec::new(), |p| p.losses())
+    }
+
+    /// The state of a network interface's link.
+    pub fn link(&self) -> Option<&'static str> {
+        let port = self.port.as_ref().filter(|p| p.is_live())?;
+        Some(port.link().name())
+    }
+}
