@@ -138,7 +138,7 @@ impl Group {
     /// Looks after its ports. True: the chain wants to end.
     pub fn look_after(&mut self) -> bool {
         live::look_after(&mut self.worker, &self.plan.live_plan, Some(&self.session));
-        self.losses.attend(&mut self.worker);
+        self.losses.attend(&self.worker);
         self.worker.executor().graph().stop_requested()
     }
 
@@ -155,7 +155,7 @@ impl Group {
     /// When something cannot be written.
     pub fn end(mut self, thread: usize, core: Option<usize>) -> Result<Ended> {
         live::drain(&mut self.worker)?;
-        self.losses.look(&mut self.worker);
+        self.losses.look(&self.worker);
         let (seconds, cpu) = (
             self.begun.elapsed().as_secs_f64(),
             self.session.cpu_seconds(),
