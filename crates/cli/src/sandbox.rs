@@ -46,6 +46,11 @@ pub struct SandboxArgs {
 }
 
 impl SandboxArgs {
+    /// Less privilege than usual is asked for.
+    pub fn is_demanded(&self) -> bool {
+        self.user.is_some() || self.sandbox == Mode::Strict
+    }
+
     /// Options that do not go together.
     ///
     /// # Errors

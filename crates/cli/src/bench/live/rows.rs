@@ -86,6 +86,9 @@ impl Kind {
 
     /// Why this build cannot have such ports.
     pub fn obstacle(&self) -> Option<String> {
+        if self.name.starts_with("dpdk") && !cfg!(feature = "dpdk") {
+            return Some("this onefold was built without DPDK (feature dpdk)".to_string());
+        }
         let end = End {
             number: 0,
             interface: "eth0",

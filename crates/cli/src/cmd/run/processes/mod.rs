@@ -115,6 +115,11 @@ pub fn run(
     }
     if !args.quiet {
         mover.say(&segments);
+        if is_live {
+            eprintln!(
+                "sandbox: off (functions are processes, which are started anew when they fail)"
+            );
+        }
     }
     let ended = match is_live {
         true => mover.live(&run_plan.live_plan)?,
@@ -130,6 +135,7 @@ fn check(args: &Args) -> Result<()> {
         (args.html.is_some(), "--html"),
         (args.rules, "--rules"),
         (args.has_program(), "--program"),
+        (args.sandbox().is_demanded(), "--sandbox strict or --user"),
     ];
     match wrong.iter().find(|w| w.0) {
         Some((_, flag)) => bail!(
