@@ -32,6 +32,7 @@ fn chain_files_of_the_guide() {
             "load-balancer",
             "monitor",
             "nat",
+            "native",
             "router",
             "vlan"
         ]
