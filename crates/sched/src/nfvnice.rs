@@ -1,0 +1,379 @@
+//! NFVnice (SIGCOMM 2017): shares in proportion to load, and backpressure by chain.
+//!
+//! - Each [`NfvniceConfig::period`] (what the paper's Tx and Wakeup threads do without pause): the states of
+//!   backpressure. An NF whose ring is above HIGH is *watched*; where what waits would take longer than a threshold,
+//!   its queued chains are *throttled*: shed where they enter, until its ring is below LOW. NFs upstream of it which
+//!   throttled chains alone pass are told to relinquish their core.
+//! - Each millisecond: load = arrival rate x median service time ([`ServiceEstimate`]), and the moving average of rings
+//!   by which packets are marked (ECN).
+//! - Each 10 ms: shares = priority x load / sum of loads on the core, written as `cpu.shares`.
+//!
+//! What the paper does not give is a parameter of [`NfvniceConfig`], with our choice as its default.
+
+use crate::decision::Decisions;
+use crate::estimate::ServiceEstimate;
+use crate::observation::{NfView, Observation, ObservationError};
+use crate::topology::{ChainSet, Topology};
+use crate::{MICROSECOND, MILLISECOND, Nanos, Policy};
+
+/// Least `cpu.shares` that the kernel takes.
+pub const LEAST_SHARES: u32 = 2;
+/// Most of them.
+pub const MOST_SHARES: u32 = 262_144;
+
+/// `cpu.shares` (cgroup v1) as `cpu.weight` (v2): 1 to 10,000.
+pub fn weight(shares: u32) -> u32 {
+    let shares = u64::from(shares.clamp(LEAST_SHARES, MOST_SHARES));
+    (1 + (shares - 2) * 9_999 / 262_142) as u32
+}
+
+/// What can be chosen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NfvniceConfig {
+    /// Backpressure is looked at so often, in ns (paper: all the time).
+    pub period: Nanos,
+    /// HIGH, in per cent of a ring.
+    pub high: u32,
+    /// LOW, in per cent of a ring; less than `high`.
+    pub low: u32,
+    /// What waits has to be worth so much time, in ns, before chains are throttled (not given).
+    pub queueing_time: Nanos,
+    /// `cpu.shares` that a core has for each of its NFs (not given).
+    pub shares_each: u32,
+    /// Weight of a new length in the moving average for ECN (not given).
+    pub ecn_gain: f64,
+    /// The average, as part of a ring, from which on packets are marked (not given).
+    pub ecn_above: f64,
+    /// Shares are written.
+    pub with_shares: bool,
+    /// Chains are shed, NFs relinquish and block.
+    pub with_backpressure: bool,
+}
+
+impl Default for NfvniceConfig {
+    fn default() -> Self {
+        NfvniceConfig {
+            period: 10 * MICROSECOND,
+            high: 80,
+            low: 60,
+            queueing_time: 10 * MICROSECOND,
+            shares_each: 1024,
+            ecn_gain: 0.02,
+            ecn_above: 0.5,
+            with_shares: true,
+            with_backpressure: true,
+        }
+    }
+}
+
+/// A configuration that cannot be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NfvniceError {
+    /// HIGH and LOW.
+    #[error("watermarks: 0 < LOW < HIGH <= 100 per cent has to hold, not {low} and {high}")]
+    Watermarks {
+        /// LOW.
+        low: u32,
+        /// HIGH.
+        high: u32,
+    },
+    /// ECN's average.
+    #[error("ECN: the gain has to be more than 0 and at most 1, the threshold 0 to 1")]
+    Ecn,
+    /// A period of nothing.
+    #[error("the period has to be 1 ns at least")]
+    Period,
+}
+
+/// Backpressure's state for an NF.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pressure {
+    /// Nothing is wrong.
+    Clear,
+    /// Its ring was above HIGH, and what waits is not worth enough time yet.
+    Watch,
+    /// These chains are throttled on its behalf.
+    Throttle(ChainSet),
+}
+
+#[derive(Debug, Clone)]
+struct State {
+    estimate: ServiceEstimate,
+    pressure: Pressure,
+    /// `arrived` a millisecond ago.
+    arrived: Option<u64>,
+    /// Loads (ns of work a ms) added up since shares were written, and how many.
+    load: f64,
+    loads: u32,
+    /// Moving average of the ring's occupancy, as a part of it.
+    average: f64,
+}
+
+/// See the module's text.
+#[derive(Debug, Clone)]
+pub struct Nfvnice {
+    topology: Topology,
+    config: NfvniceConfig,
+    states: Vec<State>,
+    last_load: Option<Nanos>,
+    last_shares: Nanos,
+}
+
+impl Nfvnice {
+    /// For these NFs.
+    ///
+    /// # Errors
+    /// The configuration cannot be.
+    pub fn new(topology: &Topology, config: NfvniceConfig) -> Result<Nfvnice, NfvniceError> {
+        let (low, high) = (config.low, config.high);
+        if low == 0 || low >= high || high > 100 {
+            return Err(NfvniceError::Watermarks { low, high });
+        }
+        let gain = config.ecn_gain > 0.0 && config.ecn_gain <= 1.0;
+        if !gain || !(0.0..=1.0).contains(&config.ecn_above) {
+            return Err(NfvniceError::Ecn);
+        }
+        if config.period == 0 {
+            return Err(NfvniceError::Period);
+        }
+        let state = State {
+            estimate: ServiceEstimate::default(),
+            pressure: Pressure::Clear,
+            arrived: None,
+            load: 0.0,
+            loads: 0,
+            average: 0.0,
+        };
+        Ok(Nfvnice {
+            states: vec![state; topology.nfs().len()],
+            topology: topology.clone(),
+            config,
+            last_load: None,
+            last_shares: 0,
+        })
+    }
+
+    /// The state of an NF.
+    pub fn pressure(&self, nf: usize) -> Pressure {
+        self.states.get(nf).map_or(Pressure::Clear, |s| s.pressure)
+    }
+
+    /// What an NF's packet costs, in ns, as far as it is known.
+    pub fn service(&self, nf: usize) -> Option<Nanos> {
+        self.states.get(nf).and_then(|s| s.estimate.median())
+    }
+
+    /// The states, what is shed, and who relinquishes.
+    fn backpressure(&mut self, views: &[NfView], to: &mut Decisions) {
+        let mut shed = 0;
+        for (s, v) in self.states.iter_mut().zip(views) {
+            s.pressure = next(s.pressure, v, s.estimate.median(), &self.config);
+            if let Pressure::Throttle(chains) = s.pressure {
+                shed |= chains;
+            }
+        }
+        to.shed = shed;
+        for n in &mut to.nfs {
+            n.relinquish = false;
+            n.blocks_when_full = true;
+        }
+        for (i, hops) in self.topology.chains().iter().enumerate() {
+            let chain = 1 << i;
+            if shed & chain == 0 {
+                continue;
+            }
+            // the last one of the chain that is the reason; those before it have nothing to do that would not be lost
+            let is_reason = |nf: &usize| match self.states.get(*nf).map(|s| s.pressure) {
+                Some(Pressure::Throttle(chains)) => chains & chain != 0,
+                _ => false,
+            };
+            let before = hops.iter().rposition(is_reason).unwrap_or(0);
+            for &nf in hops.iter().take(before) {
+                if self.topology.through(nf) & !shed == 0
+                    && let Some(n) = to.nfs.get_mut(nf)
+                {
+                    n.relinquish = true;
+                }
+            }
+        }
+    }
+
+    /// Loads of the last millisecond, and ECN.
+    fn loads(&mut self, (now, passed): (Nanos, Nanos), views: &[NfView], to: &mut Decisions) {
+        let c = &self.config;
+        for ((s, v), n) in self.states.iter_mut().zip(views).zip(&mut to.nfs) {
+            s.estimate.update(now);
+            if let (Some(before), Some(service)) = (s.arrived, s.estimate.median()) {
+                let rate = v.arrived.wrapping_sub(before) as f64 / passed.max(1) as f64;
+                s.load += rate * service as f64;
+                s.loads += 1;
+            }
+            s.arrived = Some(v.arrived);
+            let part = f64::from(v.input.occupancy) / f64::from(v.input.capacity.max(1));
+            s.average += c.ecn_gain * (part - s.average);
+            n.mark_ecn = c.with_backpressure && s.average > c.ecn_above;
+        }
+    }
+
+    /// Writes shares. A core has its NFs' as they were while nothing is known of one of them.
+    fn shares(&mut self, to: &mut Decisions) {
+        for core in 0..self.topology.cores() {
+            let nfs = self.topology.on_core(core);
+            let load = |nf: &usize| {
+                let s = self.states.get(*nf).filter(|s| s.loads > 0)?;
+                Some(s.load / f64::from(s.loads))
+            };
+            let mut sum = 0.0;
+            let known = nfs.iter().filter_map(load).inspect(|l| sum += l).count();
+            if known < nfs.len() || sum <= 0.0 {
+                continue;
+            }
+            let all = f64::from(self.config.shares_each) * nfs.len() as f64;
+            for nf in nfs {
+                let priority = self.topology.nfs().get(*nf).map_or(1, |n| n.priority);
+                if let (Some(load), Some(n)) = (load(nf), to.nfs.get_mut(*nf)) {
+                    let shares = all * f64::from(priority) * load / sum;
+                    n.shares = shares
+                        .round()
+                        .clamp(f64::from(LEAST_SHARES), f64::from(MOST_SHARES))
+                        as u32;
+                }
+            }
+        }
+        for s in &mut self.states {
+            (s.load, s.loads) = (0.0, 0);
+        }
+    }
+}
+
+/// The state after this one.
+fn next(is: Pressure, v: &NfView, service: Option<Nanos>, c: &NfvniceConfig) -> Pressure {
+    let above = v.input.at_least(c.high);
+    match is {
+        Pressure::Throttle(_) if !v.input.at_least(c.low) => Pressure::Clear,
+        // chains that have come into the ring since then
+        Pressure::Throttle(chains) if above => Pressure::Throttle(chains | v.queued),
+        Pressure::Throttle(chains) => Pressure::Throttle(chains),
+        Pressure::Clear | Pressure::Watch if !above => Pressure::Clear,
+        Pressure::Clear => Pressure::Watch,
+        Pressure::Watch => {
+            // while nothing is known of its cost, its ring alone decides
+            let long = service
+                .is_none_or(|s| s.saturating_mul(u64::from(v.input.occupancy)) >= c.queueing_time);
+            match long {
+                true => Pressure::Throttle(v.queued),
+                false => Pressure::Watch,
+            }
+        }
+    }
+}
+
+impl Policy for Nfvnice {
+    fn name(&self) -> &'static str {
+        match (self.config.with_shares, self.config.with_backpressure) {
+            (true, true) => "NFVnice",
+            (true, false) => "NFVnice, shares alone",
+            (false, true) => "NFVnice, backpressure alone",
+            (false, false) => "NFVnice, watching",
+        }
+    }
+
+    fn period(&self) -> Nanos {
+        self.config.period
+    }
+
+    fn decide(
+        &mut self,
+        seen: &Observation<'_>,
+        to: &mut Decisions,
+    ) -> Result<(), ObservationError> {
+        seen.check(&self.topology)?;
+        for (s, v) in self.states.iter_mut().zip(seen.nfs) {
+            if let Some(took) = v.sample {
+                s.estimate.add(seen.now, took);
+            }
+        }
+        if self.config.with_backpressure {
+            self.backpressure(seen.nfs, to);
+        }
+        let since = self.last_load.map(|l| seen.now.saturating_sub(l));
+        if since.is_none_or(|s| s >= MILLISECOND) {
+            self.loads((seen.now, since.unwrap_or(0)), seen.nfs, to);
+            self.last_load = Some(seen.now);
+        }
+        if seen.now.saturating_sub(self.last_shares) >= 10 * MILLISECOND {
+            if self.config.with_shares {
+                self.shares(to);
+            }
+            self.last_shares = seen.now;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observation::Level;
+
+    #[test]
+    fn shares_become_weights() {
+        assert_eq!(
+            [0, 2, 1024, 262_144, u32::MAX].map(weight),
+            [1, 1, 39, 10_000, 10_000]
+        );
+    }
+
+    #[test]
+    fn states_follow_the_watermarks() {
+        let c = NfvniceConfig::default();
+        let at = |occupancy| NfView {
+            input: Level {
+                occupancy,
+                capacity: 1000,
+            },
+            queued: 0b101,
+            ..NfView::default()
+        };
+        let step = |is, occupancy, service| next(is, &at(occupancy), service, &c);
+        use Pressure::{Clear, Throttle, Watch};
+        assert_eq!(step(Clear, 799, None), Clear);
+        assert_eq!(step(Clear, 800, None), Watch);
+        // 900 packets of 10 ns are 9 us, of 20 ns 18 us
+        assert_eq!(step(Watch, 900, Some(10)), Watch);
+        assert_eq!(step(Watch, 900, Some(20)), Throttle(0b101));
+        assert_eq!(step(Watch, 700, Some(20)), Clear);
+        assert_eq!(step(Throttle(1), 600, Some(20)), Throttle(1));
+        assert_eq!(step(Throttle(2), 800, Some(20)), Throttle(0b111));
+        assert_eq!(step(Throttle(1), 599, Some(20)), Clear);
+    }
+
+    #[test]
+    fn configurations_that_cannot_be_are_refused() {
+        let nf = crate::NfSpec {
+            core: 0,
+            priority: 1,
+            capacity: 64,
+        };
+        let t = Topology::new(1, vec![nf], vec![vec![0]]).unwrap();
+        let new = |c| Nfvnice::new(&t, c).map(|_| ());
+        let c = NfvniceConfig::default();
+        let (low, high) = (80, 80);
+        assert_eq!(
+            new(NfvniceConfig { low, ..c }),
+            Err(NfvniceError::Watermarks { low, high })
+        );
+        assert_eq!(
+            new(NfvniceConfig { ecn_gain: 0.0, ..c }),
+            Err(NfvniceError::Ecn)
+        );
+        assert_eq!(
+            new(NfvniceConfig { period: 0, ..c }),
+            Err(NfvniceError::Period)
+        );
+        let mut policy = Nfvnice::new(&t, c).unwrap();
+        let seen = Observation { now: 0, nfs: &[] };
+        let error = policy.decide(&seen, &mut Decisions::new(&t)).unwrap_err();
+        assert_eq!((error.seen, error.known), (0, 1));
+    }
+}
