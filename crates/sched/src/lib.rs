@@ -11,6 +11,7 @@
 //! | [`Cooperative`] | UNiS's baseline | FIFO, yields after so many batches |
 //! | [`Nfvnice`] | NFVnice (SIGCOMM 2017) | shares, relinquish flags, shedding at the entry, ECN |
 //! | [`Unis`] | UNiS (TNSM), algorithm 1 | which NF a core runs, and its slice |
+//! | [`LatencyTarget`] | nobody: Onefold's own | which NF a core runs, its slice, shedding at the entry |
 //!
 //! ```
 //! use onefold_sched::sim::{Model, Simulator, Source};
@@ -30,6 +31,7 @@
 mod baseline;
 mod decision;
 mod estimate;
+mod latency_target;
 pub mod nfvnice;
 mod observation;
 pub mod sim;
@@ -39,6 +41,7 @@ mod unis;
 pub use baseline::{Baseline, Cooperative, QuantumError, scc_quantum};
 pub use decision::{Class, CorePlan, DEFAULT_SHARES, Decisions, NfLevers};
 pub use estimate::ServiceEstimate;
+pub use latency_target::{LatencyTarget, TargetError};
 pub use nfvnice::Nfvnice;
 pub use observation::{Level, NfView, Observation, ObservationError};
 pub use topology::{ChainSet, MOST_CHAINS, MOST_CORES, MOST_NFS, NfSpec, Topology, TopologyError};

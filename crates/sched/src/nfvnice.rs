@@ -8,6 +8,10 @@
 //!   by which packets are marked (ECN).
 //! - Each 10 ms: shares = priority x load / sum of loads on the core, written as `cpu.shares`.
 //!
+//! *Local backpressure*: the paper's NFs block on their own Tx ring, which a manager empties into the next NF's. Here the
+//! ring that an NF puts packets into is the next NF's, so that an NF with several next ones must not block on one of
+//! them: others' packets would wait behind it. Those rely on shedding alone.
+//!
 //! What the paper does not give is a parameter of [`NfvniceConfig`], with our choice as its default.
 
 use crate::decision::Decisions;
@@ -46,8 +50,10 @@ pub struct NfvniceConfig {
     pub ecn_above: f64,
     /// Shares are written.
     pub with_shares: bool,
-    /// Chains are shed, NFs relinquish and block.
+    /// Chains are shed, NFs relinquish.
     pub with_backpressure: bool,
+    /// Local backpressure: NFs sleep while the ring that they put packets into is full.
+    pub with_blocking: bool,
 }
 
 impl Default for NfvniceConfig {
@@ -62,6 +68,7 @@ impl Default for NfvniceConfig {
             ecn_above: 0.5,
             with_shares: true,
             with_backpressure: true,
+            with_blocking: true,
         }
     }
 }
@@ -114,6 +121,9 @@ struct State {
 pub struct Nfvnice {
     topology: Topology,
     config: NfvniceConfig,
+    /// NFs that may sleep while what they put packets into is full: they put all of them into one ring. Others would
+    /// hold up chains that have nothing to do with it.
+    blocking: Vec<bool>,
     states: Vec<State>,
     last_load: Option<Nanos>,
     last_shares: Nanos,
@@ -145,6 +155,9 @@ impl Nfvnice {
             average: 0.0,
         };
         Ok(Nfvnice {
+            blocking: (0..topology.nfs().len())
+                .map(|nf| has_one_output(topology, nf))
+                .collect(),
             states: vec![state; topology.nfs().len()],
             topology: topology.clone(),
             config,
@@ -173,10 +186,7 @@ impl Nfvnice {
             }
         }
         to.shed = shed;
-        for n in &mut to.nfs {
-            n.relinquish = false;
-            n.blocks_when_full = true;
-        }
+        to.nfs.iter_mut().for_each(|n| n.relinquish = false);
         for (i, hops) in self.topology.chains().iter().enumerate() {
             let chain = 1 << i;
             if shed & chain == 0 {
@@ -246,6 +256,16 @@ impl Nfvnice {
     }
 }
 
+/// Do all chains go on to the same NF from here?
+fn has_one_output(topology: &Topology, nf: usize) -> bool {
+    let mut all = topology.chains().iter().filter_map(|hops| {
+        let at = hops.iter().position(|h| *h == nf)?;
+        Some(hops.get(at + 1))
+    });
+    let first = all.next();
+    all.all(|next| Some(next) == first)
+}
+
 /// The state after this one.
 fn next(is: Pressure, v: &NfView, service: Option<Nanos>, c: &NfvniceConfig) -> Pressure {
     let above = v.input.at_least(c.high);
@@ -295,6 +315,9 @@ impl Policy for Nfvnice {
         }
         if self.config.with_backpressure {
             self.backpressure(seen.nfs, to);
+        }
+        for (n, blocks) in to.nfs.iter_mut().zip(&self.blocking) {
+            n.blocks_when_full = *blocks && self.config.with_blocking;
         }
         let since = self.last_load.map(|l| seen.now.saturating_sub(l));
         if since.is_none_or(|s| s >= MILLISECOND) {
