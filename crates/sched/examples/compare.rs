@@ -27,11 +27,18 @@ fn main() -> Result<(), Box<dyn Error>> {
                 };
                 Unis::new(&t, costs.to_vec(), config)
             };
-            let asleep: [Box<dyn Policy>; 5] = [
+            let asleep: [Box<dyn Policy>; 6] = [
                 Box::new(Baseline::normal()),
                 Box::new(Baseline::batch(10 * MILLISECOND)),
                 Box::new(Baseline::round_robin(4 * MILLISECOND)),
                 Box::new(Nfvnice::new(&t, NfvniceConfig::default())?),
+                Box::new(Nfvnice::new(
+                    &t,
+                    NfvniceConfig {
+                        with_blocking: false,
+                        ..NfvniceConfig::default()
+                    },
+                )?),
                 Box::new(LatencyTarget::new(&t, vec![500 * MICROSECOND])?),
             ];
             for policy in asleep {

@@ -1,18 +1,18 @@
-//! Onefold's own policy: the order of chains, occupancy and backpressure together, cost learnt while packets flow, and a
-//! latency target for each chain.
+//! Onefold's own policy: the order of chains, occupancy and backpressure together, cost learnt while packets flow, and
+//! a latency target for each chain.
 //!
 //! - *Who runs.* NFs of a core take turns, the last one of a chain first: what is nearly through goes before what has
 //!   just come. The NF that runs goes on until its slice is over, nothing waits for it, or the next ring is 3/4 full.
 //!   The next one is the first in the queue with a batch waiting, or with packets that have waited for a part of the
 //!   target; where there is none, whoever has packets at all: a core with work does not idle.
-//! - *For how long.* A slice is what the next ring has room for, by learnt cost, and at most the NF's part of its
-//!   chains' strictest target.
-//! - *Who comes in.* A chain is shed at its entry while what is under way would take one of its cores longer than 3/4 of
-//!   its target, until it is less than half of it: packets that would be too late anyhow cost nothing.
+//! - *For how long.* A slice is what the next ring has room for, by learnt cost, and at most a quarter of the
+//!   strictest target among chains on its core, divided by the chain's NFs.
+//! - *Who comes in.* A chain is shed at its entry while what is under way would take one of its cores longer than 3/4
+//!   of its target, until it is less than half of it: packets that would be too late anyhow cost nothing.
 //!
-//! Where cost varies by packet, its median counts. An NF that never yields has its turns and no more: the launcher takes
-//! the core away. One that has stalled wastes its turns, and its chain is shed; other chains have the turns between. One
-//! that has crashed is the launcher's affair.
+//! Where cost varies by packet, its median counts. An NF that never yields has its turns and no more: the launcher
+//! takes the core away. One that has stalled wastes its turns, and its chain is shed; other chains have the turns
+//! between (neither is simulated). One that has crashed is the launcher's affair.
 
 use crate::decision::{CorePlan, Decisions};
 use crate::estimate::ServiceEstimate;
@@ -111,8 +111,11 @@ impl LatencyTarget {
             return Err(TargetError::Short { chain });
         }
         let budget = |nf: usize| {
-            let through = chains.iter().zip(&targets).filter(|c| c.0.contains(&nf));
-            // a quarter of the target for turns of others, shared by the chain's NFs
+            // who else waits for this core?
+            let here = topology.on_core(topology.nfs().get(nf).map_or(0, |n| n.core));
+            let is_here = |hops: &[usize]| hops.iter().any(|h| here.contains(h));
+            let through = chains.iter().zip(&targets).filter(|c| is_here(c.0));
+            // a quarter of a target for turns, shared by the chain's NFs
             let parts = through.map(|(hops, target)| target / (4 * hops.len() as Nanos));
             parts.min().unwrap_or(MILLISECOND).max(PERIOD)
         };

@@ -8,9 +8,9 @@
 //!   by which packets are marked (ECN).
 //! - Each 10 ms: shares = priority x load / sum of loads on the core, written as `cpu.shares`.
 //!
-//! *Local backpressure*: the paper's NFs block on their own Tx ring, which a manager empties into the next NF's. Here the
-//! ring that an NF puts packets into is the next NF's, so that an NF with several next ones must not block on one of
-//! them: others' packets would wait behind it. Those rely on shedding alone.
+//! *Local backpressure*: the paper's NFs block on their own Tx ring, which a manager empties into the next NF's. Here
+//! the ring that an NF puts packets into is the next NF's, so that an NF with several next ones must not block on one
+//! of them: others' packets would wait behind it. Those rely on shedding alone.
 //!
 //! What the paper does not give is a parameter of [`NfvniceConfig`], with our choice as its default.
 

@@ -35,7 +35,7 @@ pub struct NfView {
     pub arrived: u64,
     /// Packets that it is done with.
     pub done: u64,
-    /// Service time of a packet, in ns, from the last batch that was timed; `None`: none was since the last observation.
+    /// Service time of a packet, in ns, from the last batch that was timed; `None`: none was since the last one.
     pub sample: Option<Nanos>,
     /// Would run if it had a core.
     pub runnable: bool,

@@ -113,7 +113,11 @@ impl Unis {
             return Err(UnisError::Costs { costs, nfs });
         }
         let ratio = config.theta_max.unwrap_or(1.0);
-        if config.period == 0 || !(config.gamma > 0.0) || !(ratio > 0.0 && ratio <= 1.0) {
+        if config.period == 0
+            || config.gamma.is_nan()
+            || config.gamma <= 0.0
+            || !(ratio > 0.0 && ratio <= 1.0)
+        {
             return Err(UnisError::Config);
         }
         let core = |c| Core {

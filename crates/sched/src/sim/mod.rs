@@ -228,8 +228,8 @@ impl Simulator {
         })
     }
 
-    /// Goes on for so long, in ns. Steps: bounded by time over the shortest of arrivals (2 us), the policy's period, and
-    /// a batch's work.
+    /// Goes on for so long, in ns. Steps: bounded by time over the shortest of arrivals (2 us), the policy's period
+    /// and a batch's work.
     ///
     /// # Errors
     /// The policy was made for another topology.

@@ -96,7 +96,10 @@ mod tests {
     proptest! {
         /// Against a queue of single packets: order, losses, lengths, chains.
         #[test]
-        fn runs_are_packets(capacity in 1u32..50, steps in prop::collection::vec((any::<bool>(), 0usize..3, 0u32..40), 1..60)) {
+        fn runs_are_packets(
+            capacity in 1u32..50,
+            steps in prop::collection::vec((any::<bool>(), 0usize..3, 0u32..40), 1..60),
+        ) {
             let mut ring = Queue::new(capacity, 3);
             let mut model: VecDeque<(usize, Nanos)> = VecDeque::new();
             let mut out = Vec::new();

@@ -101,6 +101,22 @@ fn a_slow_chain_does_not_hold_up_the_one_beside_it() {
     assert!(other.latency_most < MILLISECOND, "{r:?}");
 }
 
+/// A patient chain with a long queue on the same core: turns are short enough for the other one's target, and what the
+/// patient one has waiting does not shut the other one out.
+#[test]
+fn a_patient_chain_leaves_the_core_to_an_urgent_one() {
+    let t = topology(&[0, 0], 2048, &[&[0], &[1]]);
+    let models = [3_000, 100].map(Model::polling);
+    let sources = [0, 1].map(|c| Source::steady(c, 1_000_000));
+    let targets = vec![20 * MILLISECOND, MILLISECOND];
+    let mut policy = LatencyTarget::new(&t, targets).unwrap();
+    let r = run(&t, &models, &sources, &mut policy, 100);
+    let urgent = r.chains[1];
+    assert!(r.nfs[0].waiting > 1_500, "{r:?}");
+    assert_eq!((urgent.shed, urgent.full), (0, 0), "{r:?}");
+    assert!(urgent.latency_most < MILLISECOND, "{r:?}");
+}
+
 #[test]
 fn targets_that_cannot_be_are_refused() {
     let t = topology(&[0], 64, &[&[0]]);
