@@ -64,7 +64,7 @@ fn wasted_work_falls_a_hundred_times_in_all_orders() {
             if without.wasted() > 100_000 {
                 assert!(with.wasted() * 100 < without.wasted(), "{what}");
             }
-            assert!(with.delivered() * 100 >= without.delivered() * 97, "{what}");
+            assert!(with.delivered() > without.delivered(), "{what}");
         }
     }
 }
