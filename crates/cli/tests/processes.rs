@@ -3,8 +3,8 @@
 
 mod common;
 
+use common::captures::{Frames, read, write};
 use common::{root, run, temp};
-use onefold_capture::{CaptureReader, CaptureWriter, LinkType};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -53,25 +53,6 @@ fn captures(dir: &Path, packets: u32) -> (PathBuf, PathBuf) {
 
 fn json(text: &str) -> serde_json::Value {
     serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
-}
-
-type Frames = Vec<(i64, Vec<u8>)>;
-
-fn read(file: &Path) -> Frames {
-    let mut r = CaptureReader::open(file).unwrap();
-    let (mut all, mut frame) = (Vec::new(), Vec::new());
-    while let Some(meta) = r.next_into(&mut frame) {
-        all.push((meta.unwrap().ts_ns, frame.clone()));
-    }
-    all
-}
-
-fn write(file: &Path, frames: &[(i64, Vec<u8>)]) {
-    let mut w = CaptureWriter::create_for(file, LinkType::ETHERNET).unwrap();
-    for (at, f) in frames {
-        w.write(*at, f, f.len() as u32).unwrap();
-    }
-    w.finish().unwrap();
 }
 
 /// What leaves at both ports, and the report.

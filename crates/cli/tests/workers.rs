@@ -3,8 +3,8 @@
 
 mod common;
 
+use common::captures::{Frames, read, write};
 use common::{json, run, temp};
-use onefold_capture::{CaptureReader, CaptureWriter, LinkType};
 use onefold_chain::{Options, WorkerChains, load_workers};
 use onefold_element::ElemId;
 use onefold_engine::{BuildOptions, Graph};
@@ -20,25 +20,6 @@ const FLOWS: usize = if cfg!(debug_assertions) {
     100_000
 };
 const SEED: u64 = 1;
-
-type Frames = Vec<(i64, Vec<u8>)>;
-
-fn read(file: &Path) -> Frames {
-    let mut r = CaptureReader::open(file).unwrap();
-    let (mut all, mut frame) = (Vec::new(), Vec::new());
-    while let Some(meta) = r.next_into(&mut frame) {
-        all.push((meta.unwrap().ts_ns, frame.clone()));
-    }
-    all
-}
-
-fn write(file: &Path, frames: &[(i64, Vec<u8>)]) {
-    let mut w = CaptureWriter::create_for(file, LinkType::ETHERNET).unwrap();
-    for (at, f) in frames {
-        w.write(*at, f, f.len() as u32).unwrap();
-    }
-    w.finish().unwrap();
-}
 
 fn sum(bytes: &[u8], start: u32) -> u16 {
     let words = bytes.chunks(2).map(|c| match c {

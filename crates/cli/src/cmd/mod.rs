@@ -8,6 +8,7 @@ pub mod click;
 pub mod explain;
 mod findings;
 pub mod generate;
+mod judge;
 pub mod privileged;
 pub mod prove;
 pub mod reload;

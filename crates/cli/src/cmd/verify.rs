@@ -1,6 +1,7 @@
 //! `onefold verify`: the same packets through two executions of a chain.
 
 use super::findings::{finding_json, print_finding, write_captures};
+use super::judge::graph;
 use crate::account::{self, Hit, hit};
 use crate::classifier::ClassifierArg;
 use crate::common::{self, ChainArgs, thousands};
@@ -11,9 +12,9 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use onefold_chain::Chain;
 use onefold_element::ElemId;
+use onefold_engine::Graph;
 use onefold_engine::flow::{DEFAULT_FLOWS, FlowStats};
 use onefold_engine::program::{ProgramRunner, Report};
-use onefold_engine::{BuildOptions, Graph};
 use onefold_packet::Timestamp;
 use onefold_synth::Program;
 use onefold_verify::generate::adapt::{Adapter, Variant};
@@ -196,23 +197,9 @@ fn compare(args: &Args, chain: &Chain, proved: Option<super::prove::Judged>) -> 
         Level::Flow => &[Level::Flow],
         Level::All => &[Level::Reference, Level::Program, Level::Flow, Level::Auto],
     };
-    let start = match args.inputs.is_empty() {
-        true => Timestamp::from_secs(1_000),
-        false => runner::first_time(&args.inputs)?,
+    let Some((graph, start)) = graph(args, chain)? else {
+        return Ok(common::BAD_INPUT);
     };
-    let options = BuildOptions {
-        seed: args.seed,
-        start,
-        ..Default::default()
-    };
-    let graph = match common::build(chain, &options) {
-        Ok(g) => g,
-        Err(ds) => {
-            common::print_diagnostics(&ds);
-            return Ok(common::BAD_INPUT);
-        }
-    };
-    common::print_warnings(&graph);
     let given = match args.program.is_empty() {
         true => None,
         false => match program::read_all(&args.program)? {

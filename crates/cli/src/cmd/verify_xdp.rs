@@ -1,6 +1,7 @@
 //! `onefold verify --xdp`: the chain with its XDP programs in front, and without.
 
 use super::findings::{finding_json, print_finding, write_captures};
+use super::judge::graph;
 use super::prove::Judged;
 use super::verify::{Args, join, percent, ports};
 use crate::common::{self, thousands};
@@ -11,7 +12,7 @@ use crate::xdp::{self, Asked, Early, Told};
 use anyhow::{Context, Result};
 use onefold_chain::Chain;
 use onefold_element::ElemId;
-use onefold_engine::{BuildOptions, Graph};
+use onefold_engine::Graph;
 use onefold_packet::Timestamp;
 use onefold_synth::Program;
 use onefold_verify::generate::capture::Capture;
@@ -42,23 +43,9 @@ struct Compared {
 
 /// Compares; `proved`: what came of a proof before it.
 pub(super) fn compare(args: &Args, chain: &Chain, proved: Option<Judged>) -> Result<u8> {
-    let start = match args.inputs.is_empty() {
-        true => Timestamp::from_secs(1_000),
-        false => runner::first_time(&args.inputs)?,
+    let Some((graph, start)) = graph(args, chain)? else {
+        return Ok(common::BAD_INPUT);
     };
-    let options = BuildOptions {
-        seed: args.seed,
-        start,
-        ..Default::default()
-    };
-    let graph = match common::build(chain, &options) {
-        Ok(g) => g,
-        Err(ds) => {
-            common::print_diagnostics(&ds);
-            return Ok(common::BAD_INPUT);
-        }
-    };
-    common::print_warnings(&graph);
     let program = match args.program.is_empty() {
         true => onefold_synth::synthesize(&graph.synthesis_input(), args.budget.budget()),
         false => match program::read_all(&args.program)? {

@@ -1,6 +1,16 @@
 //! What others ask of the arguments of a run.
 
-use super::*;
+use super::{Args, Mode, flow};
+use crate::common::ChainArgs;
+use crate::control::ControlArgs;
+use crate::deploy::VerifyArgs;
+use crate::live::Poll;
+use crate::log::LogArgs;
+use crate::ports::{DpdkSetup, PortArg};
+use crate::sandbox::{self, SandboxArgs};
+use crate::shadow::ShadowArgs;
+use onefold_engine::program::ProgramRunner;
+use onefold_engine::shadow::Shadow;
 
 impl Args {
     /// The chain.

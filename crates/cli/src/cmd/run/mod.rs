@@ -11,7 +11,7 @@ use crate::control::{self, ControlArgs, OpenPort};
 use crate::deploy::{Renewal, Verdict, Verification, Verifier, VerifyArgs};
 use crate::live::{self, LivePlan, Poll};
 use crate::log::{self, LogArgs};
-use crate::ports::{DpdkSetup, PortArg, port_arg};
+use crate::ports::{PortArg, port_arg};
 use crate::program::{self, Synthesized};
 use crate::progress::Busy;
 use crate::rules;
