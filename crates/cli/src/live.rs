@@ -16,7 +16,7 @@ use clap::ValueEnum;
 use onefold_chain::{Attached, Chain, LivePort};
 use onefold_engine::Executor;
 use onefold_engine::shadow::Shadow;
-use onefold_runtime::{Clock, Count, Ending, LinkState, Polling, Rhythm, Step, Worker};
+use onefold_runtime::{Clock, Count, Ending, LinkState, Polling, Remark, Rhythm, Step, Worker};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -183,13 +183,7 @@ pub fn load(
 fn tell(worker: &mut Worker<Shadow>, plan: &LivePlan, attached: &[Attached]) {
     for r in worker.take_remarks() {
         if plan.team.as_ref().is_none_or(|t| t.tells) {
-            eprintln!("port {}: {}", r.port, r.text);
-            let level = match r.restored {
-                true => Level::Info,
-                false => Level::Warning,
-            };
-            let (port, what) = (r.port.as_str().into(), r.text.as_str().into());
-            log::event(level, "link", &[("port", port), ("what", what)]);
+            tell_of_link(&r);
         }
         let here = attached.iter().filter(|a| r.restored && a.port == r.port);
         for asks in here.filter_map(Attached::asks) {
@@ -208,6 +202,25 @@ fn tell(worker: &mut Worker<Shadow>, plan: &LivePlan, attached: &[Attached]) {
                 Err(e) => eprintln!("warning: {asks}: {e}"),
             }
         }
+    }
+}
+
+/// Says what has changed about a port's link.
+pub fn tell_of_link(r: &Remark) {
+    eprintln!("port {}: {}", r.port, r.text);
+    let level = match r.restored {
+        true => Level::Info,
+        false => Level::Warning,
+    };
+    let (port, what) = (r.port.as_str().into(), r.text.as_str().into());
+    log::event(level, "link", &[("port", port), ("what", what)]);
+}
+
+/// Packets are taken from now on.
+pub fn tell_running(quiet: bool) {
+    log::event(Level::Info, "running", &[]);
+    if !quiet {
+        eprintln!("running; Ctrl-C ends it");
     }
 }
 
@@ -245,7 +258,8 @@ fn log_port(l: &Live) {
 
 /// How far a worker is with ending together with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+pub enum Stage {
+    /// It takes packets.
     Receiving,
     /// It takes nothing in any more.
     Stopped,
@@ -256,7 +270,7 @@ enum Stage {
 impl Stage {
     /// Goes as far as it can; called before each look at the queues. True: what is there now is the last of it.
     #[inline]
-    fn ends(&mut self, team: &Team, worker: &mut Worker<Shadow>) -> bool {
+    pub fn ends(&mut self, team: &Team, worker: &mut Worker<Shadow>) -> bool {
         let ending = &team.ending;
         if *self == Stage::Receiving && team.receives && ending.is_asked() {
             worker.stop();
@@ -323,7 +337,9 @@ pub fn run(
             }
             look_after(worker, plan, session.as_deref());
             offloads.attend(worker);
-            losses.attend(worker);
+            if losses.is_time() {
+                losses.look(worker.states());
+            }
             sandbox::attend();
         }
         interrupted = runner::interrupted().load(Ordering::Relaxed);
@@ -339,7 +355,7 @@ pub fn run(
     }
     drain(worker)?;
     offloads.finish(worker);
-    losses.look(worker);
+    losses.look(worker.states());
     Ok(interrupted)
 }
 
@@ -439,11 +455,9 @@ fn begin(
         manager.ready();
         manager
     });
-    if plan.team.as_ref().is_none_or(|t| t.tells) {
-        log::event(Level::Info, "running", &[]);
-    }
-    if plan.team.is_none() && !plan.quiet {
-        eprintln!("running; Ctrl-C ends it");
+    // of several workers it is said when all are ready
+    if plan.team.is_none() {
+        tell_running(plan.quiet);
     }
     Ok(manager)
 }

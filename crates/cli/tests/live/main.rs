@@ -13,6 +13,8 @@ mod edge;
 #[path = "gen.rs"]
 mod generated;
 mod host;
+mod hour;
+mod kernel;
 mod killed;
 mod links;
 mod load;

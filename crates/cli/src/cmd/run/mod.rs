@@ -294,7 +294,7 @@ fn carry_out(args: &Args) -> Result<u8> {
     let both = (&mut renewal, &mut differences);
     let (outcome, mut runner) = runner::run(&chain, executor, plan, both, session)?;
     differences.finish()?;
-    report::log(&outcome);
+    report::log(&outcome, outcome.totals.balanced());
     let (chain, synthesized, earlier) = run.end(&renewal);
     let listed = rules::rows(&chain, runner.runner_mut().graph_mut());
     let mut shadow = runner.report();

@@ -1,10 +1,11 @@
 //! How packets of network interfaces come to several workers: chosen at the start, carried out beside the workers, and
 //! told of in the report.
 
-use super::{Args, crew};
+use super::{Args, thread};
 use crate::common::thousands;
 use crate::gate::{Fails, Gate};
-use crate::live::{Poll, Team};
+use crate::live::{self, Poll, Team};
+use crate::log::Losses;
 use crate::merge;
 use crate::ports::Live;
 use crate::runner::{self, InterfaceReport, Outcome, Plan};
@@ -33,8 +34,8 @@ pub enum Dispatch {
     Auto,
     /// One more thread receives at all ports and hands each packet to its worker: works with every kind of port
     Software,
-    /// Every worker has a queue of its own at each port, over which the device or the kernel spreads packets by a hash;
-    /// workers hand over to each other what came to the wrong queue
+    /// Every worker (with --workers MIN..MAX every group of flows) has a queue of its own at each port, over which the
+    /// device or the kernel spreads packets by a hash; workers hand over to each other what came to the wrong queue
     Rss,
 }
 
@@ -46,25 +47,18 @@ pub enum Way {
 }
 
 impl Way {
-    /// Chooses.
+    /// Chooses, for so many groups of flows: workers, where these do not change.
     ///
     /// # Errors
     /// What was asked for cannot be.
-    pub fn of(args: &Args) -> Result<Way> {
+    pub fn of(args: &Args, groups: usize) -> Result<Way> {
         let devices = args.ports.iter().filter(|p| p.device().is_some());
-        let workers = args.workers.most();
-        if args.workers.is_range() {
-            if args.dispatch == Dispatch::Rss {
-                bail!(
-                    "--dispatch rss: a worker's queues at the devices are its own, and groups of flows cannot go from \
-                     worker to worker; use --dispatch software with --workers {}, or --workers {workers}",
-                    args.workers
-                );
-            }
+        let lacking = devices.map(|p| p.has_queues(groups)).find_map(Result::err);
+        if args.workers.is_range() && args.dispatch == Dispatch::Auto {
+            // queues of groups make most packets go through two of them
             let why = "groups of flows go from worker to worker";
             return Ok(Way::Software(why.to_string()));
         }
-        let lacking = devices.map(|p| p.has_queues(workers)).find_map(Result::err);
         Ok(match (args.dispatch, lacking) {
             (Dispatch::Software, _) => Way::Software("as asked for".to_string()),
             (Dispatch::Auto, Some(why)) => Way::Software(why),
@@ -147,10 +141,10 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// No more packets come than are in the queues.
+    /// What it has to do with the others.
     #[inline]
-    pub fn is_over(&self) -> bool {
-        self.team.ending.is_over()
+    pub fn team(&self) -> &Team {
+        &self.team
     }
 }
 
@@ -342,8 +336,8 @@ impl Drop for Stops<'_> {
 
 impl Driver {
     /// What threads of groups need of it.
-    pub fn common(&self) -> crew::Common {
-        crew::Common {
+    pub fn common(&self) -> thread::Common {
+        thread::Common {
             clock: self.clock,
             polling: self.poll.polling(),
             begin: Arc::clone(&self.begin),
@@ -372,11 +366,13 @@ impl Driver {
         match beside {
             Beside::Dispatcher(mut d) => {
                 done.core = self.core.filter(|c| merge::pin(*c));
-                done.interrupted = self.dispatch(&mut d)?;
+                let mut losses = Losses::default();
+                done.interrupted = self.dispatch(&mut d, &mut losses)?;
                 self.drain(&mut d)?;
                 done.counts = d.counts();
                 done.taken = done.counts.dispatched;
                 done.reports = d.reports();
+                losses.look(done.reports.iter());
             }
             Beside::Queues(counts) => {
                 done.interrupted = self.watch()?;
@@ -391,17 +387,11 @@ impl Driver {
         Ok(done)
     }
 
-    fn say_running(&self) {
-        if !self.quiet {
-            eprintln!("running; Ctrl-C ends it");
-        }
-    }
-
     /// Says when the run is to end. True: it was interrupted.
     fn watch(&self) -> Result<bool> {
         let fails = Fails(&self.begin);
         self.begin.wait()?;
-        self.say_running();
+        live::tell_running(self.quiet);
         let begun = self.clock.elapsed();
         let over = || {
             let most = self.duration.unwrap_or(Duration::MAX);
@@ -436,12 +426,12 @@ impl Driver {
     }
 
     /// Hands packets over until the run is to end. True: it was interrupted.
-    fn dispatch(&self, d: &mut Dispatcher) -> Result<bool> {
+    fn dispatch(&self, d: &mut Dispatcher, losses: &mut Losses) -> Result<bool> {
         let stops = Stops(&self.ending);
         let fails = Fails(&self.begin);
         self.begin.wait()?;
         d.start()?;
-        self.say_running();
+        live::tell_running(self.quiet);
         let mut rhythm = Rhythm::new(self.poll.polling());
         let begun = self.clock.elapsed();
         let mut left = self.limit.unwrap_or(u64::MAX);
@@ -468,8 +458,9 @@ impl Driver {
                 if self.duration.is_some_and(over) {
                     break;
                 }
-                for r in d.attend() {
-                    eprintln!("port {}: {}", r.port, r.text);
+                d.attend().iter().for_each(live::tell_of_link);
+                if losses.is_time() {
+                    losses.look(d.reports().iter());
                 }
             }
             interrupted = runner::interrupted().load(Ordering::Relaxed);

@@ -2,11 +2,11 @@
 //! packets go through but the queues of a dispatcher; what they have done is put together when all of them have ended.
 
 mod count;
-mod crew;
 mod dispatch;
 mod group;
 mod report;
 mod scaling;
+mod thread;
 
 pub use count::{ScalingArg, Workers, groups};
 pub use dispatch::Dispatch;
@@ -27,7 +27,7 @@ use crate::sandbox;
 use crate::shadow::{Policy, ShadowLog};
 use crate::xdp::Offloads;
 use anyhow::{Context, Result, anyhow, bail};
-use crew::{Meter, Thread};
+use thread::{Meter, Thread};
 use dispatch::{Dispatching, Done, Way};
 use group::Group;
 use onefold_chain::{Attached, Chain, LivePort, WorkerChains};
@@ -91,7 +91,7 @@ pub fn run(args: &Args, captures: bool) -> Result<u8> {
         );
     }
     let n = args.workers.groups(args.groups).map_err(|e| anyhow!(e))?;
-    let way = Way::of(args)?;
+    let way = Way::of(args, n)?;
     let queues = (way.queues(n), args.quiet);
     let live = live::open(&args.ports, captures, &args.dpdk(), queues)?;
     check(args, live.is_empty())?;
@@ -147,7 +147,9 @@ pub fn run(args: &Args, captures: bool) -> Result<u8> {
     let server = sandbox::confine(args, name, &open)?;
     let open = (open, server);
     let mut all = match dispatching {
-        Some(d) if d.way().is_software() => crews(args, ready, d, open, clock)?,
+        Some(d) if d.way().is_software() || args.workers.is_range() => {
+            in_groups(args, ready, d, open, clock)?
+        }
         d => {
             let controls = controls(args, &ready, open, clock, None)?;
             let (ended, done) = threads(ready, d, clock)?;
@@ -456,7 +458,7 @@ fn threads(
 }
 
 /// Each worker in its thread, with the groups that it has in the beginning, and the dispatcher in its own.
-fn crews(
+fn in_groups(
     args: &Args,
     ready: Vec<Ready>,
     dispatching: Dispatching,
