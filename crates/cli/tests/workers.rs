@@ -497,10 +497,7 @@ fn what_does_not_go_with_workers_is_refused() {
     let ports = ["--port", "in=tap:none0", "--port", "out=packet:none1"];
     let range = ["--workers", "1..2", "--dispatch", "rss"];
     let (_, err) = run(&dir, 2, &[&["run", "l2fwd"], &ports[..], &range].concat());
-    assert!(
-        err.contains("one queue; use --dispatch software"),
-        "{err}"
-    );
+    assert!(err.contains("one queue; use --dispatch software"), "{err}");
     let few = ["--workers", "1..9", "--groups", "8"];
     let (_, err) = run(&dir, 2, &[&["run", "l2fwd"], &ports[..], &few].concat());
     assert!(err.contains("say --groups 16"), "{err}");

@@ -29,7 +29,9 @@ fn sockets() -> u64 {
 fn interfaces() -> u64 {
     let text = table("dev");
     let counts = text.lines().skip(2).filter_map(|l| l.split_once(':'));
-    counts.map(|(_, c)| number(c, 3, 10) + number(c, 11, 10)).sum()
+    counts
+        .map(|(_, c)| number(c, 3, 10) + number(c, 11, 10))
+        .sum()
 }
 
 fn backlogs() -> u64 {

@@ -223,7 +223,10 @@ fn to_and_fro(name: &str, dispatch: &str, times: u64) {
     let v = edge.onefold.stop();
     nothing_lost(&v);
     assert_eq!(late, 0, "of {sent} in each flow: {v}");
-    assert!(missing <= kernels, "{missing} of {sent} in each flow, {kernels} lost by kernels: {v}");
+    assert!(
+        missing <= kernels,
+        "{missing} of {sent} in each flow, {kernels} lost by kernels: {v}"
+    );
     assert_eq!(number(&v, &["scaling", "splits"]), times, "{v}");
     assert_eq!(number(&v, &["scaling", "merges"]), times, "{v}");
     // both workers have worked

@@ -27,7 +27,6 @@ use crate::sandbox;
 use crate::shadow::{Policy, ShadowLog};
 use crate::xdp::Offloads;
 use anyhow::{Context, Result, anyhow, bail};
-use thread::{Meter, Thread};
 use dispatch::{Dispatching, Done, Way};
 use group::Group;
 use onefold_chain::{Attached, Chain, LivePort, WorkerChains};
@@ -41,6 +40,7 @@ use onefold_verify::generate::adapt::Adapter;
 use std::fs::File;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use thread::{Meter, Thread};
 
 /// Stack of a worker's thread, as the first thread has it.
 const STACK: usize = 8 << 20;
