@@ -5,7 +5,7 @@ use crate::control::{Command, Session, capture};
 use crate::deploy::Renewal;
 use crate::gate::Gate;
 use crate::log::{self, Level, Losses};
-use crate::ports::{self, DpdkSetup, Live, PortArg};
+use crate::ports::{self, DpdkSetup, Live, PortArg, Receivers};
 use crate::runner::{self, Outcome};
 use crate::sandbox;
 use crate::service::Manager;
@@ -76,7 +76,7 @@ pub struct Team {
     pub tells: bool,
 }
 
-/// Opens the ports that are interfaces, with a queue for each of so many workers. Empty: there are none.
+/// Opens the ports that are interfaces, for who takes packets in there. Empty: there are none.
 ///
 /// # Errors
 /// Something is wrong with one of them, one is there twice, or others are captures that packets come from.
@@ -84,7 +84,7 @@ pub fn open(
     ports: &[PortArg],
     captures: bool,
     dpdk: &DpdkSetup,
-    (queues, quiet): (usize, bool),
+    (receivers, quiet): (Receivers, bool),
 ) -> Result<Vec<Live>> {
     let devices = || ports.iter().filter_map(|p| Some((p, p.device()?)));
     let Some((first, _)) = devices().next() else {
@@ -113,14 +113,14 @@ pub fn open(
             bail!("port '{}' has two interfaces", p.port);
         }
     }
-    let umem = ports::umem(ports, queues);
+    let umem = ports::umem(ports, receivers.count());
     let mut all = Vec::new();
     let mut dpdk = ports::start_dpdk(ports, dpdk)?;
     for remark in dpdk.iter().flat_map(|d| d.remarks()).filter(|_| !quiet) {
         eprintln!("{remark}");
     }
     for p in ports {
-        all.extend(p.open_live(umem.as_ref(), dpdk.as_mut(), queues)?);
+        all.extend(p.open_live(umem.as_ref(), dpdk.as_mut(), receivers)?);
     }
     Ok(all)
 }

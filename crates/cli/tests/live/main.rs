@@ -24,6 +24,8 @@ mod processes;
 mod running;
 mod sandbox;
 mod scaling;
+mod screen;
+mod tags;
 mod trace;
 mod traffic;
 mod workers;

@@ -1,6 +1,7 @@
 //! How packets of network interfaces come to several workers: chosen at the start, carried out beside the workers, and
 //! told of in the report.
 
+use super::way::Way;
 use super::{Args, thread};
 use crate::common::thousands;
 use crate::gate::{Fails, Gate};
@@ -10,12 +11,11 @@ use crate::merge;
 use crate::ports::Live;
 use crate::runner::{self, InterfaceReport, Outcome, Plan};
 use anyhow::{Context, Result, bail};
-use clap::ValueEnum;
 use onefold_chain::Chain;
 use onefold_partition::Partition;
 use onefold_runtime::{
     Clock, DispatchCounts, Dispatcher, Ending, Entrance, LiveReport, Port, QueueCounts, Queues,
-    Rhythm,
+    Rhythm, Tags,
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,84 +26,6 @@ const DRAIN: Duration = Duration::from_secs(2);
 
 /// Between two looks at whether the run is to end, where nothing else is to be done.
 const WATCH: Duration = Duration::from_millis(50);
-
-/// How packets come to their worker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Dispatch {
-    /// A queue for each worker where every port can have as many, else software
-    Auto,
-    /// One more thread receives at all ports and hands each packet to its worker: works with every kind of port
-    Software,
-    /// Every worker (with --workers MIN..MAX every group of flows) has a queue of its own at each port, over which the
-    /// device or the kernel spreads packets by a hash; workers hand over to each other what came to the wrong queue
-    Rss,
-}
-
-/// What was chosen, and why.
-#[derive(Debug, Clone)]
-pub enum Way {
-    Software(String),
-    Rss(String),
-}
-
-impl Way {
-    /// Chooses, for so many groups of flows: workers, where these do not change.
-    ///
-    /// # Errors
-    /// What was asked for cannot be.
-    pub fn of(args: &Args, groups: usize) -> Result<Way> {
-        let devices = args.ports.iter().filter(|p| p.device().is_some());
-        let lacking = devices.map(|p| p.has_queues(groups)).find_map(Result::err);
-        if args.workers.is_range() && args.dispatch == Dispatch::Auto {
-            // queues of groups make most packets go through two of them
-            let why = "groups of flows go from worker to worker";
-            return Ok(Way::Software(why.to_string()));
-        }
-        Ok(match (args.dispatch, lacking) {
-            (Dispatch::Software, _) => Way::Software("as asked for".to_string()),
-            (Dispatch::Auto, Some(why)) => Way::Software(why),
-            (Dispatch::Auto, None) => Way::Rss("every port can have as many queues".to_string()),
-            (Dispatch::Rss, None) => Way::Rss("as asked for".to_string()),
-            (Dispatch::Rss, Some(why)) => bail!("--dispatch rss: {why}; use --dispatch software"),
-        })
-    }
-
-    /// Queues of each port.
-    pub fn queues(&self, workers: usize) -> usize {
-        match self {
-            Way::Software(_) => 1,
-            Way::Rss(_) => workers,
-        }
-    }
-
-    /// Does one thread hand all packets over?
-    pub fn is_software(&self) -> bool {
-        matches!(self, Way::Software(_))
-    }
-
-    fn name(&self) -> &'static str {
-        match self {
-            Way::Software(_) => "software",
-            Way::Rss(_) => "rss",
-        }
-    }
-
-    fn why(&self) -> &str {
-        let (Way::Software(why) | Way::Rss(why)) = self;
-        why
-    }
-
-    /// Says it.
-    fn say(&self) {
-        let what = match self {
-            Way::Software(_) => "one thread receives at all ports and hands packets to workers",
-            Way::Rss(_) => {
-                "every worker receives at a queue of its own, and hands over what is another one's"
-            }
-        };
-        eprintln!("dispatch: {} ({}): {what}", self.name(), self.why());
-    }
-}
 
 /// What runs beside the workers.
 enum Beside {
@@ -198,7 +120,7 @@ impl Dispatching {
         let check = (partition, args.shadow.compares());
         let ending = Arc::new(match way {
             Way::Software(_) => Ending::new(1, 0),
-            Way::Rss(_) => Ending::new(workers, workers),
+            Way::Rss(_) | Way::Tag(..) => Ending::new(workers, workers),
         });
         let doing = "descriptors for workers";
         let (ports, beside) = match way {
@@ -223,7 +145,7 @@ impl Dispatching {
                 let ports = rings.into_iter().map(named).collect();
                 (ports, Beside::Dispatcher(Box::new(dispatcher)))
             }
-            Way::Rss(_) => {
+            Way::Rss(_) | Way::Tag(..) => {
                 let queues = Queues::new(used, check.1, Arc::clone(&ending), args.limit);
                 let queues = queues.context(doing)?;
                 let mut ports: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
@@ -236,7 +158,12 @@ impl Dispatching {
                             own.len()
                         );
                     }
-                    let made = queues.port(place(chain, &l.port).0, own, check.0);
+                    let tags = way.first_tag().map(|first| Tags {
+                        first,
+                        workers,
+                        own: l.interface.mac.0,
+                    });
+                    let made = queues.port(place(chain, &l.port).0, own, check.0, tags);
                     for (ports, p) in ports.iter_mut().zip(made) {
                         ports.push(boxed(&l.port, p));
                     }
@@ -356,6 +283,7 @@ impl Driver {
             way: self.way.clone(),
             counts: DispatchCounts::default(),
             handed_over: 0,
+            untagged: 0,
             taken: 0,
             reports: Vec::new(),
             cpu_seconds: 0.0,
@@ -380,6 +308,7 @@ impl Driver {
                 done.counts.received = counts.received();
                 done.counts.dropped = counts.dropped();
                 done.handed_over = counts.handed_over();
+                done.untagged = counts.untagged();
                 done.taken = counts.taken();
             }
         }
@@ -475,6 +404,8 @@ pub struct Done {
     way: Way,
     counts: DispatchCounts,
     handed_over: u64,
+    /// Without a tag, where packets have some.
+    untagged: u64,
     /// Packets that workers must have got.
     taken: u64,
     reports: Vec<LiveReport>,
@@ -529,6 +460,11 @@ impl Done {
                 "core": self.core,
             }),
             Way::Rss(_) => serde_json::json!({ "handed_over": self.handed_over }),
+            Way::Tag(..) => serde_json::json!({
+                "handed_over": self.handed_over,
+                "untagged": self.untagged,
+                "tags": self.way.tags(),
+            }),
         };
         if let (Some(v), serde_json::Value::Object(more)) = (v.as_object_mut(), more) {
             v.extend(more);
@@ -548,6 +484,12 @@ impl Done {
             Way::Rss(_) => crate::say!(
                 "dispatch: rss: {} packets received, {} handed over to another worker",
                 thousands(c.received),
+                thousands(self.handed_over)
+            ),
+            Way::Tag(..) => crate::say!(
+                "dispatch: tag: {} packets received, {} without a tag, {} handed over to another worker",
+                thousands(c.received),
+                thousands(self.untagged),
                 thousands(self.handed_over)
             ),
         }
