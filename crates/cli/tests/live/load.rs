@@ -130,7 +130,8 @@ fn run(name: &str, size: &Size, controls: usize) {
     let v = edge.onefold.stop();
     let without: Vec<f64> = quiet.iter().map(loss).collect();
     println!(
-        "soak: {} flows, {} reloads, {} moves of groups at {rate} packets a second: loss {:.6}, without changes {without:?}; lost at entries {}, inside {}",
+        "soak: {} flows, {} reloads, {} moves of groups at {rate} packets a second: loss {:.6}, without changes \
+         {without:?}; lost at entries {}, inside {}",
         size.flows,
         number(&after, &["reloads"]),
         number(&v, &["scaling", "splits"]) + number(&v, &["scaling", "merges"]),

@@ -212,7 +212,7 @@ fn to_and_fro(name: &str, dispatch: &str, times: u64) {
     // where others have the machine, what a host does not get to in time is the kernel's loss, and counted there
     let kernels = kernel::lost(&edge.net, &["a", "o", "b"]) - before;
     let v = edge.onefold.stop();
-    all_aclost(&v);
+    all_accounted(&v);
     assert_eq!(late, 0, "of {sent} in each flow: {v}");
     let known = kernels + lost(&v);
     assert!(
@@ -271,7 +271,7 @@ fn a_nat_in_front_of_a_balancer_goes_on_while_groups_move() {
     connections.go_on();
     connections.end();
     let v = edge.onefold.stop();
-    all_aclost(&v);
+    all_accounted(&v);
     let used = v["groups"].as_array().expect("groups").iter();
     let used = used.filter(|g| number(g, &["packets_in"]) > 50).count();
     assert!(used >= 4, "clients are in several groups: {v}");
@@ -315,7 +315,7 @@ fn a_capture_has_what_all_groups_have_sent() {
         edge.json(&["scale", if half == 0 { "2" } else { "1" }]);
     }
     let v = edge.onefold.stop();
-    all_aclost(&v);
+    all_accounted(&v);
     let (mut next, mut last, mut frames) = (HashMap::new(), 0, 0);
     let mut missing = 0;
     let mut reader = CaptureReader::open(&file).expect("a capture");
