@@ -35,6 +35,7 @@ mod latency_target;
 pub mod nfvnice;
 mod observation;
 pub mod sim;
+pub mod spec;
 mod topology;
 mod unis;
 

@@ -12,8 +12,10 @@ use onefold_chain::Chain;
 use onefold_element::ElemId;
 use onefold_engine::Executor;
 use onefold_engine::shadow::Shadow;
-use onefold_nf::service::ServiceClock;
-use onefold_nf::{Channel, LONGEST_SLEEP, Memory, Plan, Region, Seat, State, Waker};
+use onefold_nf::service::{ServiceClock, publish, thread_time};
+use onefold_nf::{
+    Channel, LONGEST_SLEEP, Memory, NfBlock, Plan, Region, Seat, State, Waker, WhenFull,
+};
 use onefold_packet::Timestamp;
 use onefold_port_ring::{Packets, RingPort, Shared, lock};
 use onefold_runtime::{Clock, Polling, PortSpec, Rhythm, Step, Worker};
@@ -85,6 +87,8 @@ struct Process {
     /// Packets have waited for room since then.
     blocked: Option<Instant>,
     service: ServiceClock,
+    /// Batches since it yielded.
+    batches: u32,
     begun: Instant,
 }
 
@@ -150,6 +154,7 @@ impl Process {
             spins: Spins::new(hello.spins),
             blocked: None,
             service: ServiceClock::default(),
+            batches: 0,
             begun: Instant::now(),
             region,
         }))
@@ -194,16 +199,16 @@ impl Process {
     /// A batch.
     fn step(&mut self, clock: &Clock) -> Result<Option<Step>> {
         let begun = Instant::now();
+        let timed = self.service.is_due(begun).then(thread_time);
         let step = match self.live {
             true => self.worker.live_step(clock, usize::MAX)?,
             false => self.worker.step(usize::MAX)?,
         };
-        if let Some(step) = &step
-            && self.service.is_due(begun)
-            && let Some(b) = self.region.nf(self.me)
-        {
-            let took = (begun, begun.elapsed());
-            self.service.timed(took, step.packets, b.service());
+        if let (Some(step), Some(from), Some(b)) = (&step, timed, self.region.nf(self.me)) {
+            let took = (begun, thread_time().saturating_sub(from));
+            if let Some(each) = self.service.timed(took, step.packets, b.service()) {
+                publish(b.said(), each);
+            }
         }
         Ok(step)
     }
@@ -217,7 +222,9 @@ impl Process {
         all.flush()?;
         if all.is_blocked() {
             let since = *self.blocked.get_or_insert_with(Instant::now);
-            if self.live && since.elapsed() > GIVEN_UP {
+            let drops = |b: &NfBlock| b.orders().full() == WhenFull::Drop;
+            let drops = self.region.nf(self.me).is_some_and(drops);
+            if self.live && (drops || since.elapsed() > GIVEN_UP) {
                 all.give_up();
             }
         }
@@ -233,6 +240,14 @@ impl Process {
             let done = self.done;
             let ordered = || b.orders().command.load(Ordering::Relaxed) != done;
             all.seat().relinquish(ordered);
+            let after = b.orders().yield_after.load(Ordering::Relaxed);
+            self.batches += u32::from(step.is_some());
+            if after > 0 && self.batches >= after {
+                self.batches = 0;
+                let yields = &said.yields;
+                yields.store(yields.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                std::thread::yield_now();
+            }
         }
         Ok(())
     }
