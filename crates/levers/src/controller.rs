@@ -451,12 +451,12 @@ impl Controller {
         }
     }
 
-    /// Sleeps until it is time for the next look; at most half of the time is this thread's.
+    /// Sleeps until it is time for the next look; at most a quarter of the time is this thread's.
     pub fn pause(&self, begun: Nanos) {
         let now = sys::now();
         let took = now.saturating_sub(begun);
         let next = begun.saturating_add(self.period());
-        sys::sleep_until(next.max(now + took.max(LEAST_PAUSE)));
+        sys::sleep_until(next.max(now + (3 * took).max(LEAST_PAUSE)));
     }
 
     /// The last figures are read, and all levers are put back.

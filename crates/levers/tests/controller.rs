@@ -76,6 +76,7 @@ impl World {
         let plan = Plan::new(shape, &links).unwrap();
         let region = Arc::new(Region::heap(plan.shape).unwrap());
         let seats = (0..=nfs).map(|n| Seat::new(region.clone(), &plan, n, vec![]).unwrap());
+        let seats: Vec<Seat> = seats.collect();
         let setup = Setup {
             region: region.clone(),
             names: (0..nfs).map(|n| format!("nf{n}")).collect(),
@@ -97,7 +98,7 @@ impl World {
             block.said().state.store(State::Running as u32, Ordering::Release);
         }
         World {
-            seats: seats.collect(),
+            seats,
             region,
             setup,
             shared,

@@ -594,9 +594,13 @@ impl Native {
         let (received, sent, lost, full) = (self.received, self.sent, self.lost, self.full);
         let dropped = received.saturating_sub(sent + full);
         let created = (sent + full).saturating_sub(received);
+        let drops = match dropped {
+            0 => String::new(),
+            n => format!("\"dropped by the program\":{n}"),
+        };
         let report = format!(
             "{{\"packets_in\":{received},\"packets_out\":{sent},\"created\":{created},\"dropped\":{dropped},\
-             \"held\":0,\"drops\":{{\"dropped by the program\":{dropped}}},\"refused\":{},\"lost\":{full},\
+             \"held\":0,\"drops\":{{{drops}}},\"refused\":{},\"lost\":{full},\
              \"cpu_seconds\":{:.6},\"unwritten\":{lost}}}",
             self.seat.refused(),
             thread_time().as_secs_f64()
