@@ -564,7 +564,12 @@ mod tests {
         };
         let paced = ("memory of lan".to_string(), "a,b".to_string(), 1_500_000);
         assert_eq!(rate("lan=memory:a,b,rate=1.5M"), Some(paced));
-        for wrong in ["lan=memory:,rate=1", "lan=memory:a,rate=", "lan=memory:a,rate=0", "lan=memory:a,rate=NaN"] {
+        for wrong in [
+            "lan=memory:,rate=1",
+            "lan=memory:a,rate=",
+            "lan=memory:a,rate=0",
+            "lan=memory:a,rate=NaN",
+        ] {
             assert!(kind(wrong).is_err(), "{wrong}");
         }
         assert_eq!(kind("lan=pcap:x"), Ok(Kind::Pcap("x".to_string())));
