@@ -78,7 +78,7 @@ impl PortArg {
                 "port {port}: packet: has no program that looks at tags; use --port {port}=xdp:{}",
                 d.interface
             )),
-            Kind::Tap(_) | Kind::Dpdk(..) => Err(format!(
+            Kind::Tap(_) | Kind::Paced(..) | Kind::Dpdk(..) => Err(format!(
                 "port {port}: only xdp: ports have a program that looks at tags"
             )),
         }
