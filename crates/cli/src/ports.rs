@@ -12,7 +12,7 @@ use onefold_port_interface::{Interface, Needs};
 use onefold_port_packet::{MAX_BATCH, Mode, PacketPort};
 use onefold_port_tap::TapPort;
 use onefold_port_xdp::{MAX_RING, MIN_RING, Offload, Options, Umem, XdpPort};
-use onefold_runtime::{CapturePort, Keep, MemoryPort, Port, Share};
+use onefold_runtime::{CapturePort, HIGHEST_RATE, Keep, MemoryPort, PacedPort, Port, Share};
 
 /// What is behind a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub enum Kind {
     /// Frames in memory: those of a capture, read before the clock starts, or none. What leaves is copied to memory,
     /// where the last 256 KiB of it stay.
     Memory(Option<String>),
+    /// Frames of a capture in memory that arrive in real time, so many a second, again and again.
+    Paced(Device, String, u64),
     /// A capture whose frames arrive; what leaves is counted.
     Pcap(String),
     /// A network interface through packet sockets.
@@ -71,7 +73,10 @@ pub fn port_arg(s: &str) -> Result<PortArg, String> {
     let (kind, name) = rest.split_once(':').ok_or_else(shape)?;
     let kind = match (kind, name) {
         ("memory", "") => Kind::Memory(None),
-        ("memory", file) => Kind::Memory(Some(file.to_string())),
+        ("memory", file) => match file.rsplit_once(",rate=") {
+            None => Kind::Memory(Some(file.to_string())),
+            Some((file, rate)) => paced(port, file, rate)?,
+        },
         ("pcap", "") => return Err("pcap: wants a file, pcap:FILE".to_string()),
         ("pcap", file) => Kind::Pcap(file.to_string()),
         ("packet", rest) => packet(rest)?,
@@ -94,6 +99,31 @@ pub fn port_arg(s: &str) -> Result<PortArg, String> {
         port: port.to_string(),
         kind,
     })
+}
+
+/// Reads `memory:FILE,rate=PPS`.
+fn paced(port: &str, file: &str, rate: &str) -> Result<Kind, String> {
+    let (number, unit) = match rate.strip_suffix(['k', 'K']) {
+        Some(n) => (n, 1e3),
+        None => match rate.strip_suffix('M') {
+            Some(n) => (n, 1e6),
+            None => (rate, 1.0),
+        },
+    };
+    let pps = number.parse::<f64>().unwrap_or(f64::NAN) * unit;
+    if file.is_empty() || !(1.0..=HIGHEST_RATE as f64).contains(&pps) {
+        return Err(format!(
+            "memory:FILE,rate=PPS: a capture and packets a second, for instance memory:lan.pcap,rate=500k, not \
+             'memory:{file},rate={rate}'"
+        ));
+    }
+    let device = Device {
+        interface: format!("memory of {port}"),
+        keeps_mac: true,
+        keeps_neighbours: true,
+        shared: true,
+    };
+    Ok(Kind::Paced(device, file.to_string(), pps as u64))
 }
 
 fn unknown(kind: &str, key: &str, value: &str) -> String {
@@ -314,14 +344,20 @@ impl PortArg {
         match &self.kind {
             Kind::Memory(file) => file.as_deref(),
             Kind::Pcap(file) => Some(file),
-            Kind::Packet(..) | Kind::Xdp(..) | Kind::Tap(_) | Kind::Dpdk(..) => None,
+            Kind::Packet(..) | Kind::Xdp(..) | Kind::Tap(_) | Kind::Dpdk(..) | Kind::Paced(..) => {
+                None
+            }
         }
     }
 
-    /// The network interface, if it is one.
+    /// The network interface, if it is one, or what stands in its place: packets arrive in real time.
     pub fn device(&self) -> Option<&Device> {
         match &self.kind {
-            Kind::Packet(d, _) | Kind::Xdp(d, _) | Kind::Tap(d) | Kind::Dpdk(d, _) => Some(d),
+            Kind::Packet(d, _)
+            | Kind::Xdp(d, _)
+            | Kind::Tap(d)
+            | Kind::Dpdk(d, _)
+            | Kind::Paced(d, ..) => Some(d),
             Kind::Memory(_) | Kind::Pcap(_) => None,
         }
     }
@@ -358,7 +394,7 @@ impl PortArg {
                 }
                 Box::new(memory)
             }
-            Kind::Packet(..) | Kind::Xdp(..) | Kind::Tap(_) | Kind::Dpdk(..) => {
+            Kind::Packet(..) | Kind::Xdp(..) | Kind::Tap(_) | Kind::Dpdk(..) | Kind::Paced(..) => {
                 bail!(
                     "port '{}' is an interface, which is opened before",
                     self.port
@@ -447,6 +483,29 @@ impl PortArg {
                 spec = Some(s.clone());
                 (d, interface, boxed(p), shown, s.is("net_tap"))
             }
+            Kind::Paced(d, file, rate) => {
+                let reads = CapturePort::new(&self.port).reads(CaptureReader::open(file)?);
+                let (memory, warnings) = reads.into_memory(Keep::Nothing);
+                if let Some(w) = warnings.first() {
+                    bail!("{w}");
+                }
+                if memory.is_empty() {
+                    bail!("port {}: there is no frame in {file}", self.port);
+                }
+                let interface = Interface {
+                    name: d.interface.clone(),
+                    index: 0,
+                    mac: EtherAddr([2, 0, 0, 0, 0, 1]),
+                    mtu: 65_535,
+                    up: true,
+                    running: true,
+                    addresses: Vec::new(),
+                    forwards: [false; 2],
+                };
+                let shown = format!("memory:{file}, {rate} packets a second");
+                let p = vec![PacedPort::new(memory, *rate)];
+                (d, interface, boxed(p), shown, false)
+            }
             Kind::Memory(_) | Kind::Pcap(_) => return Ok(None),
         };
         let mut open = open.into_iter();
@@ -477,6 +536,20 @@ mod tests {
         assert_eq!(kind("lan=memory:"), Ok(Kind::Memory(None)));
         let file = Kind::Memory(Some("a:b.pcap".to_string()));
         assert_eq!(kind("lan=memory:a:b.pcap"), Ok(file));
+        let rate = |s| match kind(s) {
+            Ok(Kind::Paced(d, file, rate)) => Some((d.interface, file, rate)),
+            _ => None,
+        };
+        let paced = ("memory of lan".to_string(), "a,b".to_string(), 1_500_000);
+        assert_eq!(rate("lan=memory:a,b,rate=1.5M"), Some(paced));
+        for wrong in [
+            "lan=memory:,rate=1",
+            "lan=memory:a,rate=",
+            "lan=memory:a,rate=0",
+            "lan=memory:a,rate=NaN",
+        ] {
+            assert!(kind(wrong).is_err(), "{wrong}");
+        }
         assert_eq!(kind("lan=pcap:x"), Ok(Kind::Pcap("x".to_string())));
         let device_of = |name: &str| Device {
             interface: name.to_string(),

@@ -35,6 +35,8 @@ pub struct Chain {
     pub functions: Vec<FunctionInfo>,
     /// The links between them.
     pub links: Vec<LinkInfo>,
+    /// How its functions in processes of their own are to share cores, if the file says so.
+    pub schedule: Option<onefold_sched::spec::Spec>,
     /// Remarks; no errors.
     pub warnings: Vec<onefold_click::diag::Diagnostic>,
 }
@@ -297,6 +299,7 @@ pub(crate) fn stitch(
                 to: b.to_string(),
             })
             .collect(),
+        schedule: None,
         warnings: Vec::new(),
     };
     if reader.ok() {

@@ -29,6 +29,7 @@ impl PortArg {
         match &self.kind {
             Kind::Packet(..) | Kind::Memory(_) | Kind::Pcap(_) => Ok(()),
             Kind::Tap(_) => Err(format!("port {port}: a TAP interface has one queue")),
+            Kind::Paced(..) => Err(format!("port {port}: frames in memory have one queue")),
             Kind::Xdp(d, o) if o.queue.is_some() => Err(format!(
                 "port {port}: queue=N is one queue of {}",
                 d.interface
@@ -77,7 +78,7 @@ impl PortArg {
                 "port {port}: packet: has no program that looks at tags; use --port {port}=xdp:{}",
                 d.interface
             )),
-            Kind::Tap(_) | Kind::Dpdk(..) => Err(format!(
+            Kind::Tap(_) | Kind::Paced(..) | Kind::Dpdk(..) => Err(format!(
                 "port {port}: only xdp: ports have a program that looks at tags"
             )),
         }

@@ -29,6 +29,7 @@ use onefold_engine::shadow::{Report as ShadowReport, Shadow};
 use onefold_engine::{Graph, Level};
 use onefold_packet::Timestamp;
 use onefold_runtime::{Clock, FirstTag};
+use onefold_sched::spec::Spec;
 use onefold_verify::generate::adapt::Adapter;
 use report::{json, print_program, print_text};
 use std::time::Duration;
@@ -101,8 +102,9 @@ pub struct Args {
     /// with a system call, 1 to 256), xdp:IF one through AF_XDP (xdp:IF,queue=N,mode=auto|copy|zerocopy,ring=N),
     /// dpdk:DEVICE a device of DPDK with its driver's arguments (dpdk:0000:3b:00.0, dpdk:net_memif0,role=server; also
     /// worker-queues=N, descriptors=N, set-mtu=N, frames=N), tap:NAME a TAP interface with the host at its other
-    /// end; memory:FILE has a capture in memory before the clock starts and keeps the last of what leaves, memory: only
-    /// keeps, pcap:FILE is a capture that arrives. Interfaces also take mac=keep (the chain file's MAC address, not the
+    /// end; memory:FILE has a capture in memory before the clock starts and keeps the last of what leaves
+    /// (memory:FILE,rate=PPS: its frames arrive in real time, so many a second, again and again), memory: only keeps,
+    /// pcap:FILE is a capture that arrives. Interfaces also take mac=keep (the chain file's MAC address, not the
     /// interface's), neighbours=keep (those of the chain file, nobody is asked), and kernel=shared (the host may have
     /// addresses there)
     #[arg(long = "port", value_name = "PORT=KIND:NAME", value_parser = port_arg)]
@@ -162,6 +164,15 @@ pub struct Args {
     /// with 0.03 while packets queue up, unless another share is given here; captures lose none
     #[arg(long, value_name = "SHARE", value_parser = share)]
     protect: Option<f64>,
+    /// How functions in processes of their own share cores: a policy, in place of the chain file's `schedule`. `onefold
+    /// schedule list` explains all of them; `onefold schedule NAME POLICY` changes it while the chain runs. kernel if
+    /// nothing is said
+    #[arg(long, value_name = "POLICY[,KEY=VALUE...]")]
+    schedule: Option<Spec>,
+    /// The core on which packets are moved to functions in processes and their policy is executed: the first one, if there
+    /// is a policy
+    #[arg(long, value_name = "CORE")]
+    housekeeping: Option<usize>,
     #[command(flatten)]
     control: ControlArgs,
     #[command(flatten)]
@@ -248,6 +259,12 @@ fn carry_out(args: &Args) -> Result<u8> {
     let inputs = bound(args, &chain)?;
     if chain.has_processes() {
         return processes::run(args, &chain, (live, attached), &inputs);
+    }
+    if args.schedule.is_some() || args.housekeeping.is_some() {
+        anyhow::bail!(
+            "--schedule and --housekeeping are for chains with functions in processes of their own: add 'run: process' \
+             to some of the chain file's functions"
+        );
     }
     let clock = Clock::start();
     let start = match live.is_empty() {

@@ -2,11 +2,13 @@
 //! process, this one launches them all, and moves packets between devices or captures and their rings. What goes from
 //! one segment to the next one, that one's process puts into the next one's ring by itself.
 
+mod asked;
 mod hello;
 mod io;
 mod kids;
 mod mover;
 mod report;
+mod scheduling;
 pub mod segment;
 
 use super::Args;
@@ -24,11 +26,14 @@ use mover::Mover;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use onefold_chain::segments::Segments;
 use onefold_chain::{Attached, Chain, Diagnostic};
+use onefold_levers::Setup;
 use onefold_nf::{Memory, Plan, Region, Seat, Shape, Waker};
 use onefold_packet::Timestamp;
 use onefold_port_ring::Packets;
 use onefold_runtime::{Clock, PortSpec};
+use onefold_sched::spec::Spec;
 use onefold_verify::generate::adapt::Adapter;
+use scheduling::Scheduling;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -82,8 +87,8 @@ pub fn run(
     let seat = Seat::new(region.clone(), &plan, 0, Vec::new())?;
     let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
     let event: OwnedFd = event.into();
-    let cores = merge::cores();
-    let spins = match cores.len() > segments.all.len() {
+    let (spec, place) = (policy(args, chain), placing(args, chain)?);
+    let spins = match place.cores.len() > segments.all.len() {
         true => SPINS,
         false => 0,
     };
@@ -96,9 +101,20 @@ pub fn run(
         spins,
         quiet: args.quiet,
     };
-    let kids = kids(&segments, &wiring, &launch, &cores)?;
+    let kids = kids(&segments, &wiring, &launch, &place)?;
     let ios = ios(specs, &wiring, &seat);
     runner::catch_interrupt();
+    let setup = setup(
+        &segments,
+        (&region, &launch.plan),
+        &kids,
+        (&ios, &wiring, &seat),
+        &place,
+    );
+    if let Some(core) = place.housekeeping {
+        // a wish, as of workers
+        merge::pin(core);
+    }
     let mut mover = Mover::new(
         Packets::new(seat, !is_live, usize::MAX),
         region,
@@ -113,6 +129,11 @@ pub fn run(
     if !mover.launch()? {
         return Ok(common::HOLDS_NOT);
     }
+    mover.schedule(Scheduling::start(setup, &spec, args.quiet)?);
+    let server = match is_live {
+        true => asked::start(args, &chain.name, &mut mover)?,
+        false => None,
+    };
     if !args.quiet {
         mover.say(&segments);
         if is_live {
@@ -125,6 +146,7 @@ pub fn run(
         true => mover.live(&run_plan.live_plan)?,
         false => mover.captures(run_plan.linger)?,
     };
+    drop(server);
     report::print(args, chain, &mut mover, ended)
 }
 
@@ -260,18 +282,104 @@ impl Wiring {
     }
 }
 
+/// The policy: the command line's, the chain file's, or what is best if nobody says anything.
+fn policy(args: &Args, chain: &Chain) -> Spec {
+    let said = args.schedule().or(chain.schedule.as_ref()).cloned();
+    said.unwrap_or_else(Spec::kernel)
+}
+
+/// Which core is for what.
+struct Placing {
+    /// Those that there are.
+    cores: Vec<usize>,
+    /// The launcher's and the policy's, if one is for them.
+    housekeeping: Option<usize>,
+    /// Those that functions are put on in turn, if nothing is said of them.
+    functions: Vec<usize>,
+}
+
+/// Where a policy is asked for, or a core for housekeeping, functions are on the other ones; else on all in turn.
+fn placing(args: &Args, chain: &Chain) -> Result<Placing> {
+    let cores = merge::cores();
+    let scheduled = args.schedule().is_some() || chain.schedule.is_some();
+    let housekeeping = match args.housekeeping() {
+        Some(core) if !cores.contains(&core) => {
+            bail!("--housekeeping: there is no core {core} to be had; there are {cores:?}")
+        }
+        Some(core) => Some(core),
+        None if scheduled && cores.len() > 1 => cores.first().copied(),
+        None => None,
+    };
+    let mut functions: Vec<usize> = match housekeeping {
+        Some(h) => cores.iter().copied().filter(|c| *c != h).collect(),
+        // the first one is the launcher's, as far as there are others
+        None => cores
+            .iter()
+            .copied()
+            .skip(1)
+            .chain(cores.first().copied())
+            .collect(),
+    };
+    if cores.len() < 2 {
+        functions.clear();
+    }
+    Ok(Placing {
+        cores,
+        housekeeping,
+        functions,
+    })
+}
+
+/// What a policy is shown.
+fn setup(
+    segments: &Segments,
+    (region, plan): (&Arc<Region>, &Plan),
+    kids: &[Kid],
+    (ios, wiring, seat): (&[Io], &Wiring, &Seat),
+    place: &Placing,
+) -> Setup {
+    let entry = |io: &Io| {
+        let output = io.entry?;
+        let ring = wiring
+            .entries
+            .iter()
+            .find(|o| seat.output_of(o.ring) == Some(output));
+        Some((io.name.clone(), ring?.ring))
+    };
+    let mut entries: Vec<(String, u32)> = ios.iter().filter_map(entry).collect();
+    // captures that arrive at one port are several ports here
+    entries.dedup();
+    let only = place.cores.first().copied();
+    Setup {
+        region: region.clone(),
+        plan: plan.clone(),
+        names: kids.iter().map(|k| k.name.clone()).collect(),
+        cores: kids
+            .iter()
+            .map(|k| k.core.map(|c| c as usize).or(only))
+            .collect(),
+        priorities: segments.all.iter().map(|s| s.priority).collect(),
+        ways: scheduling::ways(plan, &entries),
+        housekeeping: place
+            .housekeeping
+            .or(only.filter(|_| place.cores.len() < 2)),
+        folder: scheduling::folder(),
+    }
+}
+
 /// The processes, none of which has been launched.
 fn kids(
     segments: &Segments,
     wiring: &Wiring,
     launch: &Launch,
-    cores: &[usize],
+    place: &Placing,
 ) -> Result<Vec<Kid>> {
     let mut all = Vec::new();
+    let cores = &place.cores;
     for (i, segment) in segments.all.iter().enumerate() {
-        let chosen = match cores.len() {
-            0 | 1 => None,
-            n => cores.get((i + 1) % n).map(|c| *c as u32),
+        let chosen = match place.functions.len() {
+            0 => None,
+            n => place.functions.get(i % n).map(|c| *c as u32),
         };
         if let Some(core) = segment.affinity
             && !cores.contains(&(core as usize))
