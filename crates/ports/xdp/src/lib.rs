@@ -179,9 +179,9 @@ impl XdpPort {
         let workers = u32::try_from(workers).unwrap_or(MAX_QUEUE);
         let group = Group::new(workers);
         let one = |queue| {
+            let group = Some((group.clone(), queue));
             let queue = Some(queue);
             let options = Options { queue, ..options };
-            let group = Some((group.clone(), queue.unwrap_or(0)));
             XdpPort::open_in(group, name, interface.clone(), options, umem)
         };
         (0..workers).map(one).collect()
