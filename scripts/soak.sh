@@ -64,6 +64,10 @@ part_reloads() {
 part_scaling() {
   $CARGO test --profile quick --locked -p onefold --test live -- --ignored --nocapture load::
 }
+# schedule: scheduling policies on three functions of 120, 270 and 550 cycles on one core, in turn: figures (root)
+part_schedule() {
+  $CARGO test --profile quick --locked -p onefold --test scheduling -- --ignored --nocapture figures
+}
 # fuzz: every fuzz target with address sanitizer, two at a time
 part_fuzz() { scripts/fuzz.sh "${FUZZ_SECONDS:-240}" "$state/fuzz"; }
 
