@@ -5,7 +5,8 @@ use crate::error::Reader;
 use crate::file::{ChainFile, Function, Loc};
 use onefold_click::source::{FileId, Span};
 use onefold_click::suggest::did_you_mean;
-use onefold_sched::spec::{KNOWN, Spec, SpecError};
+use onefold_sched::KNOWN;
+use onefold_sched::spec::{Spec, SpecError};
 
 /// Where a function runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -190,8 +191,10 @@ pub(crate) fn schedule(
         Err(e) => {
             let names = KNOWN.iter().map(|k| k.name);
             let word = s.value.split(',').next().unwrap_or_default();
-            let near = did_you_mean(word.trim(), names).filter(|_| matches!(e, SpecError::Name { .. }));
-            let hint = near.unwrap_or_else(|| "onefold schedule list explains all policies".to_string());
+            let near =
+                did_you_mean(word.trim(), names).filter(|_| matches!(e, SpecError::Name { .. }));
+            let hint =
+                near.unwrap_or_else(|| "onefold schedule list explains all policies".to_string());
             reader.error_hint(span, format!("schedule: {e}"), hint);
             None
         }

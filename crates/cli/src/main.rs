@@ -91,6 +91,7 @@ enum Command {
     /// Says how many workers a running chain has
     Scale(cmd::scale::Args),
     /// Says, or changes, how functions in processes of their own share cores; `list` explains all policies
+    #[command(visible_alias = "policy")]
     Schedule(cmd::schedule::Args),
     /// Writes down packets of a running chain: of a port, a traffic class, or a drop reason
     Capture(cmd::capture::Args),

@@ -1,5 +1,9 @@
 //! `--port PORT=KIND:NAME`: ports that are not captures bound by `--in` and `--out`.
 
+mod receivers;
+
+pub use receivers::Receivers;
+
 use anyhow::{Result, bail};
 use onefold_capture::CaptureReader;
 use onefold_packet::EtherAddr;
@@ -264,8 +268,8 @@ pub fn start_dpdk(ports: &[PortArg], setup: &DpdkSetup) -> Result<Option<Dpdk>> 
     }
 }
 
-/// The frames of all AF_XDP ports among these, with so many queues each; `None`: there is no such port.
-pub fn umem(ports: &[PortArg], queues: usize) -> Option<Umem> {
+/// The frames of all AF_XDP ports among these, with so many sockets each; `None`: there is no such port.
+pub fn umem(ports: &[PortArg], sockets: usize) -> Option<Umem> {
     let xdp = |p: &PortArg| match &p.kind {
         Kind::Xdp(d, o) => Some((d.interface.clone(), o.ring)),
         _ => None,
@@ -278,7 +282,7 @@ pub fn umem(ports: &[PortArg], queues: usize) -> Option<Umem> {
         .filter_map(|p| Some(Interface::find(&p.0).ok()?.mtu));
     let most = onefold_port_xdp::MAX_MTU;
     let mtu = mtus.max().unwrap_or(0).min(most);
-    Some(Umem::new(all.len() * queues.max(1), ring, mtu))
+    Some(Umem::new(all.len() * sockets.max(1), ring, mtu))
 }
 
 /// A live port that is open, and the interface behind it.
@@ -399,39 +403,8 @@ impl PortArg {
         })
     }
 
-    /// Can each of so many workers have a queue of its own there?
-    ///
-    /// # Errors
-    /// Why not, in words.
-    pub fn has_queues(&self, workers: usize) -> Result<(), String> {
-        let port = &self.port;
-        match &self.kind {
-            Kind::Packet(..) | Kind::Memory(_) | Kind::Pcap(_) => Ok(()),
-            Kind::Tap(_) => Err(format!("port {port}: a TAP interface has one queue")),
-            Kind::Paced(..) => Err(format!("port {port}: frames in memory have one queue")),
-            Kind::Xdp(d, o) if o.queue.is_some() => Err(format!(
-                "port {port}: queue=N is one queue of {}",
-                d.interface
-            )),
-            Kind::Xdp(d, _) => match onefold_port_xdp::queues(&d.interface) {
-                Some(n) if n as usize != workers => Err(format!(
-                    "port {port}: {} has {n} receive queues; as many as workers would give each its own, ethtool -L \
-                     {} combined {workers} or rx {workers}",
-                    d.interface, d.interface
-                )),
-                // one that is not there is said when it is opened
-                _ => Ok(()),
-            },
-            Kind::Dpdk(_, s) if usize::from(s.queues) == workers => Ok(()),
-            Kind::Dpdk(_, s) => Err(format!(
-                "port {port}: worker-queues={workers} would give each worker a queue of {}",
-                s.name
-            )),
-        }
-    }
-
     /// Makes a port that is an interface ready; `None`: it is none. `umem`: see [`umem`];
-    /// `dpdk`: see [`start_dpdk`]. `queues`: for so many workers, each of which has a queue of its own.
+    /// `dpdk`: see [`start_dpdk`].
     ///
     /// # Errors
     /// What is wrong with the interface, with what to type.
@@ -439,8 +412,9 @@ impl PortArg {
         &self,
         umem: Option<&Umem>,
         dpdk: Option<&mut Dpdk>,
-        queues: usize,
+        receivers: Receivers,
     ) -> Result<Option<Live>> {
+        let queues = receivers.count();
         let (mut spec, mut offload) = (None, None);
         let (device, interface, open, shown, host_side): (_, _, Queues, _, _) = match &self.kind {
             Kind::Packet(d, mode) => {
@@ -475,9 +449,13 @@ impl PortArg {
                         &own
                     }
                 };
-                let p = match queues {
-                    0 | 1 => vec![XdpPort::open(&self.port, interface.clone(), *o, umem)?],
-                    n => XdpPort::open_for(&self.port, &interface, *o, umem, n)?,
+                let name = &self.port;
+                let p = match receivers {
+                    Receivers::Tagged(n) => XdpPort::open_shared(name, &interface, *o, umem, n)?,
+                    Receivers::Queues(0 | 1) => {
+                        vec![XdpPort::open(name, interface.clone(), *o, umem)?]
+                    }
+                    Receivers::Queues(n) => XdpPort::open_for(name, &interface, *o, umem, n)?,
                 };
                 offload = p.first().map(|p| (p.offload(), o.queue.unwrap_or(0)));
                 let shown: Vec<String> = p.iter().map(XdpPort::shown).collect();
@@ -564,7 +542,12 @@ mod tests {
         };
         let paced = ("memory of lan".to_string(), "a,b".to_string(), 1_500_000);
         assert_eq!(rate("lan=memory:a,b,rate=1.5M"), Some(paced));
-        for wrong in ["lan=memory:,rate=1", "lan=memory:a,rate=", "lan=memory:a,rate=0", "lan=memory:a,rate=NaN"] {
+        for wrong in [
+            "lan=memory:,rate=1",
+            "lan=memory:a,rate=",
+            "lan=memory:a,rate=0",
+            "lan=memory:a,rate=NaN",
+        ] {
             assert!(kind(wrong).is_err(), "{wrong}");
         }
         assert_eq!(kind("lan=pcap:x"), Ok(Kind::Pcap("x".to_string())));

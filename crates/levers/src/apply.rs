@@ -1,9 +1,9 @@
 //! Pulls the levers, those that have changed.
 
+use crate::LeverError;
 use crate::group::{self, Groups};
 use crate::quantum::{self, Quantum};
 use crate::sys::{self, Attributes, Class as Kernels};
-use crate::LeverError;
 use onefold_nf::native::OwnBell;
 use onefold_nf::{Orders, Region, WhenFull};
 use onefold_sched::{Class, CorePlan, Decisions, MILLISECOND, NfLevers, Topology};
@@ -67,7 +67,13 @@ impl Levers {
     ///
     /// # Errors
     /// What the system refuses.
-    pub fn begin(&mut self, topology: &Topology, d: &Decisions, shares: bool, folder: &Path) -> Result<(), LeverError> {
+    pub fn begin(
+        &mut self,
+        topology: &Topology,
+        d: &Decisions,
+        shares: bool,
+        folder: &Path,
+    ) -> Result<(), LeverError> {
         self.chosen = vec![None; topology.cores()];
         if shares {
             let h = group::hierarchy().ok_or(LeverError::NoGroups)?;
@@ -92,7 +98,13 @@ impl Levers {
 
     /// Pulls what has changed. `pids`: by NF; 0: there is no process. `in_turns`: by core, whether FIFO is not to be
     /// had there any more. Steps: the NFs and cores; nothing is allocated, but for an error.
-    pub fn apply(&mut self, topology: &Topology, d: &Decisions, pids: impl Fn(usize) -> u32, in_turns: &[bool]) {
+    pub fn apply(
+        &mut self,
+        topology: &Topology,
+        d: &Decisions,
+        pids: impl Fn(usize) -> u32,
+        in_turns: &[bool],
+    ) {
         for (nf, (wanted, spec)) in d.nfs.iter().zip(topology.nfs()).enumerate() {
             let pid = pids(nf);
             let Some(a) = self.applied.get_mut(nf) else {
@@ -119,7 +131,11 @@ impl Levers {
                 _ => None,
             };
             let turns = in_turns.get(spec.core).copied().unwrap_or(false);
-            self.schedule(nf, attributes(wanted, only.map(|o| o == nf), turns), only.is_some());
+            self.schedule(
+                nf,
+                attributes(wanted, only.map(|o| o == nf), turns),
+                only.is_some(),
+            );
             self.share(nf, wanted.shares);
         }
         for (core, plan) in d.cores.iter().enumerate() {
@@ -139,7 +155,8 @@ impl Levers {
         }
         give(block.orders(), wanted);
         self.pulled += 1;
-        if before.is_some_and(|b| b.relinquish) && !wanted.relinquish
+        if before.is_some_and(|b| b.relinquish)
+            && !wanted.relinquish
             && let Some(bell) = self.bells.get(nf)
         {
             bell.ring();
@@ -164,8 +181,8 @@ impl Levers {
         }
         a.attributes = Some(wanted);
         self.pulled += 1;
-        let (pid, done) = (a.pid, sys::set_attributes(a.pid, wanted));
-        self.check(nf, pid, "setting its scheduling class", done);
+        let done = sys::set_attributes(a.pid, wanted);
+        self.check(nf, "setting its scheduling class", done);
     }
 
     fn share(&mut self, nf: usize, shares: u32) {
@@ -206,13 +223,13 @@ impl Levers {
             };
             is.priority = priority;
             self.pulled += 1;
-            let (pid, done) = (a.pid, sys::set_priority(a.pid, priority));
-            self.check(nf, pid, "setting its priority", done);
+            let done = sys::set_priority(a.pid, priority);
+            self.check(nf, "setting its priority", done);
         }
     }
 
     /// A process that has ended meanwhile is not an error.
-    fn check(&mut self, nf: usize, _pid: u32, what: &'static str, done: std::io::Result<()>) {
+    fn check(&mut self, nf: usize, what: &'static str, done: std::io::Result<()>) {
         let Err(error) = done else { return };
         if error.raw_os_error() == Some(libc::ESRCH) || self.refused.is_some() {
             return;
@@ -270,12 +287,16 @@ fn same_orders(a: &NfLevers, b: &NfLevers) -> bool {
 
 fn give(orders: &Orders, wanted: &NfLevers) {
     let full = match wanted.blocks_when_full {
-        true => WhenFull::Block,
+        true => WhenFull::Wait,
         false => WhenFull::Drop,
     };
     let word = |on: bool| u32::from(on);
-    orders.relinquish.store(word(wanted.relinquish), Ordering::Relaxed);
-    orders.mark_ecn.store(word(wanted.mark_ecn), Ordering::Relaxed);
+    orders
+        .relinquish
+        .store(word(wanted.relinquish), Ordering::Relaxed);
+    orders
+        .mark_ecn
+        .store(word(wanted.mark_ecn), Ordering::Relaxed);
     orders.when_full.store(full as u32, Ordering::Relaxed);
     let after = wanted.yield_after.unwrap_or(0);
     orders.yield_after.store(after, Ordering::Relaxed);

@@ -8,8 +8,8 @@ use crate::{LeverError, sys};
 use onefold_nf::{Plan, Region, Shape};
 use onefold_sched::spec::Spec;
 use onefold_sched::{
-    ChainSet, Class, CorePlan, Decisions, MICROSECOND, MILLISECOND, Nanos, NfSpec, Observation, Policy,
-    Topology,
+    ChainSet, Class, CorePlan, Decisions, MICROSECOND, MILLISECOND, Nanos, NfSpec, Observation,
+    Policy, Topology,
 };
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -157,7 +157,10 @@ impl Shared {
 
     /// How it stands.
     pub fn figures(&self) -> Figures {
-        self.figures.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.figures
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
@@ -237,7 +240,9 @@ fn merge(chains: &mut Vec<Vec<usize>>, names: &mut Vec<String>) {
     while at < chains.len() {
         let own = chains.get(at).cloned().unwrap_or_default();
         let later = chains.iter().skip(at + 1);
-        let other = later.clone().position(|c| c.iter().any(|n| own.contains(n)));
+        let other = later
+            .clone()
+            .position(|c| c.iter().any(|n| own.contains(n)));
         match other {
             None => at += 1,
             Some(n) => {
@@ -256,7 +261,11 @@ impl Controller {
     ///
     /// # Errors
     /// The policy does not fit the chain, or the system refuses a lever.
-    pub fn new(setup: Setup, shared: Arc<Shared>, spec: &Spec) -> Result<(Controller, Vec<String>), LeverError> {
+    pub fn new(
+        setup: Setup,
+        shared: Arc<Shared>,
+        spec: &Spec,
+    ) -> Result<(Controller, Vec<String>), LeverError> {
         let (topology, _) = topology(&setup, spec)?;
         let nfs = setup.names.len();
         let mut new = Controller {
@@ -308,7 +317,9 @@ impl Controller {
         let mut remarks = Vec::new();
         if policy.is_some() {
             let folder = self.setup.folder.clone();
-            let begun = self.levers.begin(&topology, &decisions, spec.has_shares(), &folder);
+            let begun = self
+                .levers
+                .begin(&topology, &decisions, spec.has_shares(), &folder);
             if let Err(e) = begun {
                 self.levers.undo();
                 return Err(e);
@@ -330,7 +341,10 @@ impl Controller {
     pub fn period(&self) -> Nanos {
         let period = self.policy.as_ref().map_or(USAGE, |p| p.period());
         // class and starvation are looked at more often than a baseline asks
-        period.clamp(MICROSECOND, if self.policy.is_some() { WATCH } else { USAGE })
+        period.clamp(
+            MICROSECOND,
+            if self.policy.is_some() { WATCH } else { USAGE },
+        )
     }
 
     /// The first lever that the system has refused since this was asked last.
@@ -346,10 +360,16 @@ impl Controller {
         if let Some(policy) = &mut self.policy {
             // the observation is of the same topology
             let _ = policy.decide(&Observation { now, nfs }, &mut self.decisions);
-            self.shared.shed.store(self.decisions.shed, Ordering::Relaxed);
+            self.shared
+                .shed
+                .store(self.decisions.shed, Ordering::Relaxed);
             let shared = &self.shared;
-            self.levers
-                .apply(&self.topology, &self.decisions, |nf| shared.pid(nf), &self.in_turns);
+            self.levers.apply(
+                &self.topology,
+                &self.decisions,
+                |nf| shared.pid(nf),
+                &self.in_turns,
+            );
         }
         let mut rescued = false;
         if now.saturating_sub(self.watched) >= WATCH {
@@ -368,7 +388,12 @@ impl Controller {
     /// now on.
     fn rescue(&mut self, now: Nanos) -> bool {
         let mut rescued = false;
-        for (nf, (c, v)) in self.counted.iter_mut().zip(self.watcher.views()).enumerate() {
+        for (nf, (c, v)) in self
+            .counted
+            .iter_mut()
+            .zip(self.watcher.views())
+            .enumerate()
+        {
             let waits = v.input.occupancy > 0 && v.runnable;
             if !waits || v.done != c.progress.1 {
                 c.progress = (now, v.done);

@@ -17,7 +17,11 @@ use std::path::{Path, PathBuf};
 /// What names of runs' groups begin with.
 const PREFIX: &str = "onefold-";
 /// Where control groups are looked for.
-const MOUNTS: [&str; 3] = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup"];
+const MOUNTS: [&str; 3] = [
+    "/sys/fs/cgroup/cpu",
+    "/sys/fs/cgroup/cpu,cpuacct",
+    "/sys/fs/cgroup",
+];
 
 /// Which control groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -233,7 +237,13 @@ mod tests {
         assert!(!is_dead(&own), "{own}");
         assert!(is_dead(&format!("{own}1")));
         assert!(is_dead("onefold-4194305-1"));
-        for other in ["onefold-1", "onefold-x-1", "other-4194305-1", "onefold--1", "user.slice"] {
+        for other in [
+            "onefold-1",
+            "onefold-x-1",
+            "other-4194305-1",
+            "onefold--1",
+            "user.slice",
+        ] {
             assert!(!is_dead(other), "{other}");
         }
     }
@@ -252,12 +262,18 @@ mod tests {
         let dir = h.root.join(own_name()).join("0");
         fs::create_dir_all(&dir).unwrap();
         fs::write(dir.join("cpu.weight"), "").unwrap();
-        let shares = File::options().write(true).open(dir.join("cpu.weight")).unwrap();
+        let shares = File::options()
+            .write(true)
+            .open(dir.join("cpu.weight"))
+            .unwrap();
         let groups = Groups {
             version: h.version,
             run: h.root.join(own_name()),
             home: root.clone(),
-            each: vec![Group { path: dir.clone(), shares }],
+            each: vec![Group {
+                path: dir.clone(),
+                shares,
+            }],
         };
         groups.set_shares(0, 1024).unwrap();
         assert_eq!(fs::read_to_string(dir.join("cpu.weight")).unwrap(), "39");
@@ -283,8 +299,14 @@ mod tests {
         groups.set_shares(1, 77).unwrap();
         let read = |n: &str| fs::read_to_string(path.join(n).join("cpu.shares")).unwrap();
         assert_eq!((read("0").trim(), read("1").trim()), ("1024", "77"));
-        assert_eq!(fs::read_to_string(path.join("cpu.shares")).unwrap().trim(), "2048");
-        let mut sleeper = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        assert_eq!(
+            fs::read_to_string(path.join("cpu.shares")).unwrap().trim(),
+            "2048"
+        );
+        let mut sleeper = std::process::Command::new("sleep")
+            .arg("100")
+            .spawn()
+            .unwrap();
         groups.join(1, sleeper.id()).unwrap();
         let procs = || fs::read_to_string(path.join("1/cgroup.procs")).unwrap();
         assert_eq!(procs().trim(), sleeper.id().to_string());

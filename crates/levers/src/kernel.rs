@@ -54,7 +54,11 @@ impl Kernel {
                 && let Some(is) = slice_of(slice)
                 && is != slice
             {
-                said.push(format!("slices of {} ms are {} ms on this kernel", ms(slice), ms(is)));
+                said.push(format!(
+                    "slices of {} ms are {} ms on this kernel",
+                    ms(slice),
+                    ms(is)
+                ));
             }
             if let (Some(slice), Some(tick)) = (slice, self.tick)
                 && slice < tick
@@ -126,8 +130,14 @@ mod tests {
         };
         d.nfs[1].class = Class::Fifo;
         let said = kernel.remarks(&d, true);
-        assert!(said[0].contains("1 ms is 4 ms") && said[1].contains("95%"), "{said:?}");
+        assert!(
+            said[0].contains("1 ms is 4 ms") && said[1].contains("95%"),
+            "{said:?}"
+        );
         let asked = Kernel::ask();
-        assert!(asked.quantum_ms.is_some() || asked.real_time_per_cent.is_none(), "{asked:?}");
+        assert!(
+            asked.quantum_ms.is_some() || asked.real_time_per_cent.is_none(),
+            "{asked:?}"
+        );
     }
 }

@@ -92,11 +92,15 @@ pub fn clean(folder: &Path) -> Vec<String> {
     if let Some(h) = group::hierarchy() {
         let n = group::remove_dead(&h);
         if n > 0 {
-            said.push(format!("removed {n} control groups of runs that were killed"));
+            said.push(format!(
+                "removed {n} control groups of runs that were killed"
+            ));
         }
     }
     if let Some(ms) = quantum::restore_dead(folder) {
-        said.push(format!("put the round-robin quantum back to {ms} ms, for a run that was killed"));
+        said.push(format!(
+            "put the round-robin quantum back to {ms} ms, for a run that was killed"
+        ));
     }
     said
 }

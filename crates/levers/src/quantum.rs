@@ -31,7 +31,10 @@ impl Quantum {
     /// What the system says: it takes root.
     pub fn set(ms: u64, folder: &Path) -> io::Result<Quantum> {
         let before = get().ok_or(io::ErrorKind::NotFound)?;
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)?;
         let record = folder.join(format!("{}{SUFFIX}", own_name()));
         fs::write(&record, before.to_string())?;
         let quantum = Quantum { record, before };
@@ -52,13 +55,21 @@ pub fn restore_dead(folder: &Path) -> Option<u64> {
     let mut restored = None;
     for e in fs::read_dir(folder).ok()?.flatten() {
         let name = e.file_name();
-        let dead = name.to_str().and_then(|n| n.strip_suffix(SUFFIX)).is_some_and(is_dead);
+        let dead = name
+            .to_str()
+            .and_then(|n| n.strip_suffix(SUFFIX))
+            .is_some_and(is_dead);
         if !dead {
             continue;
         }
-        let before: Option<u64> = fs::read_to_string(e.path()).ok().and_then(|t| t.trim().parse().ok());
+        let before: Option<u64> = fs::read_to_string(e.path())
+            .ok()
+            .and_then(|t| t.trim().parse().ok());
         if let Some(ms) = before.filter(|ms| (1..=10_000).contains(ms)) {
-            restored = fs::write(QUANTUM, ms.to_string()).is_ok().then_some(ms).or(restored);
+            restored = fs::write(QUANTUM, ms.to_string())
+                .is_ok()
+                .then_some(ms)
+                .or(restored);
         }
         let _ = fs::remove_file(e.path());
     }

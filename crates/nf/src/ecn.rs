@@ -59,7 +59,9 @@ mod tests {
     use proptest::prelude::*;
 
     fn sum(header: &[u8]) -> u16 {
-        let words = header.chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])));
+        let words = header
+            .chunks(2)
+            .map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])));
         let all: u32 = words.sum();
         let all = (all & 0xffff) + (all >> 16);
         ((all & 0xffff) + (all >> 16)) as u16
@@ -71,7 +73,9 @@ mod tests {
             f.extend([0x81, 0, 0, 5]);
         }
         f.extend([8, 0]);
-        let mut ip = vec![0x45, tos, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        let mut ip = vec![
+            0x45, tos, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+        ];
         ip[4..6].copy_from_slice(&id.to_be_bytes());
         let check = !sum(&ip);
         ip[10..12].copy_from_slice(&check.to_be_bytes());

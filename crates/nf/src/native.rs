@@ -4,16 +4,19 @@
 //! [`ENVIRONMENT`]. Its first message ([`Hello`]) is text; the shared memory and what the launcher is woken by come
 //! with it. The program reads packets in batches, changes them where they lie, and writes each to a port, or drops it.
 
-use crate::memory::Memory;
-use crate::plan::{Plan, PlanError};
-use crate::process::{Channel, State};
+mod hello;
+
+pub use hello::Hello;
+
 use crate::ecn;
-use crate::region::{HEADROOM, NO_CLASS, NfBlock, Region, ShapeError, WhenFull};
+use crate::memory::Memory;
+use crate::plan::PlanError;
+use crate::process::{Channel, State};
+use crate::region::{HEADROOM, NO_CLASS, NfBlock, Region, ShapeError};
 use crate::ring::Descriptor;
 use crate::seat::{Arrived, LONGEST_SLEEP, Seat, SeatError, Waker};
 use crate::service::{ServiceClock, publish, thread_time};
 use onefold_table::Frame;
-use std::fmt::Write;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -30,8 +33,6 @@ pub const MOST_PORTS: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// While packets wait for room, nothing more is taken in for so long, where none may be lost.
 const BLOCKED: Duration = Duration::from_millis(1);
-/// With packets in real time, what has waited for room for so long is given up.
-const GIVEN_UP: Duration = Duration::from_millis(20);
 
 /// Why a program has no place in a chain, or none any more.
 #[derive(Debug, thiserror::Error)]
@@ -54,77 +55,6 @@ pub enum NativeError {
     /// The system.
     #[error(transparent)]
     System(#[from] io::Error),
-}
-
-/// What a program is told first.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hello {
-    /// Its number.
-    pub me: u32,
-    /// Packets arrive in real time.
-    pub live: bool,
-    /// By port: the ring that packets come from, and the one that they leave through.
-    pub ports: Vec<(Option<u32>, Option<u32>)>,
-    /// The plan.
-    pub plan: Plan,
-}
-
-impl Hello {
-    /// As a text.
-    pub fn to_text(&self) -> String {
-        let mut text = format!(
-            "onefold-nf 2\n{} {} {}\n",
-            self.me,
-            u8::from(self.live),
-            self.ports.len()
-        );
-        let ring = |r: Option<u32>| r.map_or(-1, i64::from);
-        for (input, output) in &self.ports {
-            // writing to a string does not fail
-            let _ = writeln!(text, "{} {}", ring(*input), ring(*output));
-        }
-        text + &self.plan.to_text()
-    }
-
-    /// Reads [`Hello::to_text`].
-    ///
-    /// # Errors
-    /// It is none.
-    pub fn of_text(text: &str) -> Result<Hello, NativeError> {
-        let wrong = NativeError::Hello;
-        let mut rest = text;
-        let mut line = || {
-            let (line, behind) = rest.split_once('\n')?;
-            rest = behind;
-            Some(line)
-        };
-        if line() != Some("onefold-nf 2") {
-            return Err(wrong("not one of version 2"));
-        }
-        let numbers = |line: Option<&str>| -> Option<Vec<i64>> {
-            line?.split(' ').map(|n| n.parse().ok()).collect()
-        };
-        let Some([me, live, ports]) = numbers(line()).and_then(|n| <[i64; 3]>::try_from(n).ok())
-        else {
-            return Err(wrong("expected number, liveness and ports"));
-        };
-        let me = u32::try_from(me).map_err(|_| wrong("expected a process's number"))?;
-        let n = usize::try_from(ports).ok().filter(|n| *n <= MOST_PORTS);
-        let n = n.ok_or(wrong("64 ports at most"))?;
-        let mut all = Vec::new();
-        for _ in 0..n {
-            match numbers(line()).as_deref() {
-                Some([i, o]) => all.push((u32::try_from(*i).ok(), u32::try_from(*o).ok())),
-                _ => return Err(wrong("expected a port's two rings")),
-            }
-        }
-        Ok(Hello {
-            me,
-            live: live != 0,
-            ports: all,
-            plan: Plan::of_text(rest)?,
-        })
-    }
 }
 
 /// A packet that the program has, until it writes or drops it.
@@ -488,16 +418,18 @@ impl Native {
 
     /// Sends what was written. `held`: packets that the program has read and neither written nor dropped.
     fn flush(&mut self, held: usize) -> Result<(), NativeError> {
-        self.seat.flush()?;
+        if self.seat.flush()? > 0 {
+            // there was room
+            self.blocked = None;
+        }
         self.time();
         let mut waiting = self.backlog();
         if waiting == 0 {
             self.blocked = None;
         } else {
             let since = *self.blocked.get_or_insert_with(Instant::now);
-            let drops = |b: &NfBlock| b.orders().full() == WhenFull::Drop;
-            let drops = self.seat.block().is_some_and(drops);
-            if self.live && (drops || since.elapsed() > GIVEN_UP) {
+            let full = self.seat.block().map(|b| b.orders().full());
+            if self.live && since.elapsed() >= full.unwrap_or_default().patience() {
                 self.give_up();
                 (waiting, self.blocked) = (0, None);
             }

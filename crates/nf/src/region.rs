@@ -18,6 +18,7 @@ use crate::service::BUCKETS;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Most processes of a region, the launcher among them.
 pub const MOST_NFS: u32 = 256;
@@ -206,12 +207,26 @@ pub struct Orders {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(u32)]
 pub enum WhenFull {
-    /// It takes nothing in until there is room; with packets in real time, what has waited for 20 ms is dropped, or two
-    /// processes could wait for each other for ever.
+    /// It takes nothing in until there is room; with packets in real time, what has waited for 20 ms, with none of it
+    /// sent, is dropped, or two processes could wait for each other for ever.
     #[default]
     Block = 0,
     /// They are dropped, and counted with the ring. With packets in real time only: recorded ones wait.
     Drop = 1,
+    /// As [`WhenFull::Block`], for half a second: whoever says so knows that nobody waits for this one in turn.
+    Wait = 2,
+}
+
+impl WhenFull {
+    /// How long packets in real time wait for room, with none of them sent.
+    #[inline]
+    pub fn patience(self) -> Duration {
+        match self {
+            WhenFull::Block => Duration::from_millis(20),
+            WhenFull::Drop => Duration::ZERO,
+            WhenFull::Wait => Duration::from_millis(500),
+        }
+    }
 }
 
 impl Orders {
@@ -220,6 +235,7 @@ impl Orders {
     pub fn full(&self) -> WhenFull {
         match self.when_full.load(Ordering::Relaxed) {
             1 => WhenFull::Drop,
+            2 => WhenFull::Wait,
             _ => WhenFull::Block,
         }
     }

@@ -564,7 +564,10 @@ fn ring_error(i: &Input, me: u32, error: RingError) -> SeatError {
 
 fn count_full(o: &Output, packets: u64) {
     let full = o.ring.ring().full();
-    full.store(full.load(Ordering::Relaxed).wrapping_add(packets as u32), Ordering::Relaxed);
+    full.store(
+        full.load(Ordering::Relaxed).wrapping_add(packets as u32),
+        Ordering::Relaxed,
+    );
 }
 
 /// Sends what waits at an output, as far as there is room.

@@ -34,8 +34,8 @@ mod worker;
 pub use capture::{CapturePort, Share};
 pub use control::{MOST_COMMANDS, Mailbox, SendError, Sender, Wakes, mailbox};
 pub use dispatch::{
-    AT_WRONG_WORKER, DispatchCounts, Dispatcher, Ending, Entrance, LiveReport, QueueCounts,
-    QueuePort, Queues, RingPort,
+    AT_WRONG_WORKER, DispatchCounts, Dispatcher, Ending, Entrance, FirstTag, LiveReport,
+    QueueCounts, QueuePort, Queues, RingPort, Tags,
 };
 pub use live::{
     Clock, Idle, LONGEST_SLEEP, Polling, PortState, Remark, Rhythm, SPIN, wait_for_any,

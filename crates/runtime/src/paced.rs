@@ -68,12 +68,20 @@ impl Port for PacedPort {
         self.since = receives.then(Instant::now);
         Ok(())
     }
-    fn poll(&mut self, free: &mut Vec<Pkt>, batch: &mut Vec<Pkt>, n: usize) -> Result<(), PortError> {
+    fn poll(
+        &mut self,
+        free: &mut Vec<Pkt>,
+        batch: &mut Vec<Pkt>,
+        n: usize,
+    ) -> Result<(), PortError> {
         let Some(since) = self.since.filter(|_| !self.memory.is_empty()) else {
             return Ok(());
         };
         let due = self.due(since.elapsed());
-        let wanted = usize::try_from(due).unwrap_or(usize::MAX).min(n).min(free.len());
+        let wanted = usize::try_from(due)
+            .unwrap_or(usize::MAX)
+            .min(n)
+            .min(free.len());
         let from = batch.len();
         // Bound: each round gives one at least
         while batch.len() - from < wanted {
@@ -115,7 +123,11 @@ mod tests {
             assert!(memory.push(Timestamp(i64::from(n) + 1), &[n; 60]));
         }
         let mut p = PacedPort::new(memory, 1_000_000);
-        let free = || (0..8).map(|_| Box::new(Packet::from_slice(&[]))).collect::<Vec<Pkt>>();
+        let free = || {
+            (0..8)
+                .map(|_| Box::new(Packet::from_slice(&[])))
+                .collect::<Vec<Pkt>>()
+        };
         let mut batch = Vec::new();
         // not started: nothing
         assert!(p.poll(&mut free(), &mut batch, 8).is_ok() && batch.is_empty());
@@ -125,7 +137,10 @@ mod tests {
             let left = 8 - batch.len();
             assert!(p.poll(&mut free(), &mut batch, left).is_ok());
         }
-        let first: Vec<u8> = batch.iter().filter_map(|p| p.data().first().copied()).collect();
+        let first: Vec<u8> = batch
+            .iter()
+            .filter_map(|p| p.data().first().copied())
+            .collect();
         assert_eq!(first, [0, 1, 2, 0, 1, 2, 0, 1]);
         // a second later a million have come
         assert_eq!(p.due(Duration::from_secs(1)), QUEUE);

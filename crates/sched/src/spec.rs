@@ -2,6 +2,7 @@
 
 use crate::baseline::{Baseline, Cooperative, scc_quantum};
 use crate::decision::{Class, Decisions};
+use crate::known::KNOWN;
 use crate::latency_target::{LatencyTarget, TargetError};
 use crate::nfvnice::{Nfvnice, NfvniceConfig, NfvniceError};
 use crate::topology::Topology;
@@ -11,110 +12,6 @@ use std::str::FromStr;
 
 /// Longest text.
 pub const LONGEST: usize = 4096;
-
-/// A policy that there is, for lists and help.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Known {
-    /// As it is written.
-    pub name: &'static str,
-    /// What it does, in a sentence or two.
-    pub about: &'static str,
-    /// What can be said of it: key, what it is, and what it is if nothing is said.
-    pub parameters: &'static [(&'static str, &'static str, &'static str)],
-}
-
-const NICE: (&str, &str, &str) = ("nice", "of all functions, -20 to 19", "0");
-const SLICE: (&str, &str, &str) = ("slice", "custom slice; kernels hold it to 0.1 to 100 ms", "the kernel's");
-const CLASS: (&str, &str, &str) = ("class", "the kernel's class below it: normal, batch, rr or fifo", "normal");
-
-/// All policies.
-pub const KNOWN: &[Known] = &[
-    Known {
-        name: "kernel",
-        about: "Nothing is done: functions are the kernel's, as they are launched. What finds a ring full is waited \
-                with.",
-        parameters: &[],
-    },
-    Known {
-        name: "normal",
-        about: "The kernel's fair class (SCHED_NORMAL): equal shares, who wakes up goes first. What finds a ring full \
-                is dropped, as by functions that nobody coordinates.",
-        parameters: &[NICE, SLICE, ("blocks", "on: functions wait at full rings", "off")],
-    },
-    Known {
-        name: "batch",
-        about: "The kernel's fair class for who computes (SCHED_BATCH): equal shares, who wakes up waits for the \
-                slice's end.",
-        parameters: &[NICE, SLICE, ("blocks", "on: functions wait at full rings", "off")],
-    },
-    Known {
-        name: "rr",
-        about: "Real time in turns (SCHED_RR). The quantum is the system's (sched_rr_timeslice_ms), and is put back at \
-                the end; it is counted in ticks of the kernel.",
-        parameters: &[
-            ("quantum", "a turn", "100ms"),
-            ("blocks", "on: functions wait at full rings", "off"),
-        ],
-    },
-    Known {
-        name: "fifo",
-        about: "Real time until it sleeps (SCHED_FIFO). A function that does not let others run for 50 ms has turns \
-                (SCHED_RR) from then on.",
-        parameters: &[("blocks", "on: functions wait at full rings", "off")],
-    },
-    Known {
-        name: "scc",
-        about: "SCC's quanta (JSS 2017): a slice by nice value, 5 ms to 800 ms by its formula; kernels with EEVDF hold \
-                it to 100 ms.",
-        parameters: &[NICE, ("class", "normal or batch", "batch")],
-    },
-    Known {
-        name: "cooperative",
-        about: "Functions yield after so many batches (SCHED_FIFO): UNiS's baseline. Functions have to be written for \
-                it, as all that use the NF library are.",
-        parameters: &[("batches", "between two yields", "8")],
-    },
-    Known {
-        name: "nfvnice",
-        about: "NFVnice (SIGCOMM 2017): shares by load, and backpressure: what would be dropped behind functions that \
-                have worked on it is dropped where it enters. Rates and costs are measured.",
-        parameters: &[
-            ("high", "watermark, per cent of a ring", "80"),
-            ("low", "watermark, per cent of a ring", "60"),
-            ("queueing-time", "what waits is worth so much, before chains are shed", "10us"),
-            ("period", "rings are looked at so often", "10us"),
-            ("shares-each", "cpu.shares of a core for each function", "1024"),
-            ("ecn-gain", "weight of a new length in the average", "0.02"),
-            ("ecn-above", "part of a ring from which on packets are marked", "0.5"),
-            ("shares", "off: they stay equal", "on"),
-            ("backpressure", "off: nothing is shed", "on"),
-            ("blocking", "off: functions do not wait at full rings", "on"),
-            CLASS,
-        ],
-    },
-    Known {
-        name: "unis",
-        about: "UNiS (TNSM): functions take turns by occupancy of their rings, each as long as the next ring has room \
-                for; for functions that poll. Costs are learnt, if not given.",
-        parameters: &[
-            ("period", "T: rings are looked at so often", "5us"),
-            ("gamma", "part of the next ring that a slice fills", "0.75"),
-            ("theta-min", "a function with at most so many packets is passed over", "56"),
-            ("theta-max", "part of the next ring from which on it is, too; off: never", "0.75"),
-            ("ageing", "one that has waited for so long is not; off: as published", "1ms"),
-            ("costs", "of a packet, by function: 50ns/120ns/80ns", "learnt"),
-        ],
-    },
-    Known {
-        name: "latency",
-        about: "Onefold's own: turns from the end of chains to their beginning, slices by learnt cost, and chains are \
-                shed as soon as packets would be later than their target.",
-        parameters: &[
-            ("target", "from entry to exit, for all chains", "1ms"),
-            ("target.CHAIN", "for packets that enter at this port", "target"),
-        ],
-    },
-];
 
 /// What is wrong with what was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -173,7 +70,11 @@ fn names() -> String {
 
 fn keys(policy: &str) -> String {
     let all = KNOWN.iter().find(|k| k.name == policy);
-    let all: Vec<&str> = all.map_or(&[][..], |k| k.parameters).iter().map(|p| p.0).collect();
+    let all: Vec<&str> = all
+        .map_or(&[][..], |k| k.parameters)
+        .iter()
+        .map(|p| p.0)
+        .collect();
     match all.is_empty() {
         true => "none".to_string(),
         false => all.join(", "),
@@ -184,11 +85,24 @@ fn keys(policy: &str) -> String {
 #[derive(Debug, Clone, PartialEq)]
 enum What {
     Kernel,
-    Class { class: Class, nice: i32, blocks: bool },
+    Class {
+        class: Class,
+        nice: i32,
+        blocks: bool,
+    },
     Cooperative(Cooperative),
-    Nfvnice { config: NfvniceConfig, class: Class },
-    Unis { config: UnisConfig, costs: Vec<Nanos> },
-    Latency { target: Nanos, of: Vec<(String, Nanos)> },
+    Nfvnice {
+        config: NfvniceConfig,
+        class: Class,
+    },
+    Unis {
+        config: UnisConfig,
+        costs: Vec<Nanos>,
+    },
+    Latency {
+        target: Nanos,
+        of: Vec<(String, Nanos)>,
+    },
 }
 
 /// A policy as it was written.
@@ -254,7 +168,11 @@ impl Spec {
         let mut first = Decisions::new(topology);
         let policy: Box<dyn Policy + Send> = match &self.what {
             What::Kernel => Box::new(Baseline::normal()),
-            What::Class { class, nice, blocks } => {
+            What::Class {
+                class,
+                nice,
+                blocks,
+            } => {
                 for n in &mut first.nfs {
                     (n.class, n.nice, n.blocks_when_full) = (*class, *nice, *blocks);
                 }
@@ -325,13 +243,23 @@ struct Reading {
 
 impl Reading {
     /// The value of a parameter, read by `f`; the last one, if it stands there twice.
-    fn get<T>(&mut self, key: &str, expected: &'static str, f: impl Fn(&str) -> Option<T>) -> Result<Option<T>, SpecError> {
+    fn get<T>(
+        &mut self,
+        key: &str,
+        expected: &'static str,
+        f: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, SpecError> {
         let mut found = None;
         while let Some(at) = self.left.iter().position(|l| l.0 == key) {
             let (key, value) = self.left.remove(at);
             let Some(v) = f(&value) else {
                 let policy = self.policy;
-                return Err(SpecError::Value { policy, key, value, expected });
+                return Err(SpecError::Value {
+                    policy,
+                    key,
+                    value,
+                    expected,
+                });
             };
             found = Some(v);
         }
@@ -378,9 +306,15 @@ impl Reading {
 
     fn class(&mut self, otherwise: Class) -> Result<Class, SpecError> {
         let class = self.get("class", "normal, batch, rr or fifo", |v| match v {
-            "normal" => Some(Class::Normal { slice: Class::KERNELS }),
-            "batch" => Some(Class::Batch { slice: Class::KERNELS }),
-            "rr" => Some(Class::RoundRobin { quantum: 100 * MILLISECOND }),
+            "normal" => Some(Class::Normal {
+                slice: Class::KERNELS,
+            }),
+            "batch" => Some(Class::Batch {
+                slice: Class::KERNELS,
+            }),
+            "rr" => Some(Class::RoundRobin {
+                quantum: 100 * MILLISECOND,
+            }),
             "fifo" => Some(Class::Fifo),
             _ => None,
         });
@@ -397,7 +331,11 @@ fn what(r: &mut Reading) -> Result<What, SpecError> {
                 _ => Class::Batch { slice },
             };
             let blocks = r.switch("blocks")?.unwrap_or(false);
-            What::Class { class, nice: r.nice()?, blocks }
+            What::Class {
+                class,
+                nice: r.nice()?,
+                blocks,
+            }
         }
         "rr" => What::Class {
             class: Class::RoundRobin {
@@ -419,7 +357,11 @@ fn what(r: &mut Reading) -> Result<What, SpecError> {
                 Class::Normal { .. } => Class::Normal { slice },
                 _ => Class::Batch { slice },
             };
-            What::Class { class, nice, blocks: false }
+            What::Class {
+                class,
+                nice,
+                blocks: false,
+            }
         }
         "cooperative" => What::Cooperative(Cooperative {
             batches: r.number("batches")?.unwrap_or(8),
@@ -438,7 +380,9 @@ fn what(r: &mut Reading) -> Result<What, SpecError> {
                 with_backpressure: r.switch("backpressure")?.unwrap_or(true),
                 with_blocking: r.switch("blocking")?.unwrap_or(true),
             };
-            let class = r.class(Class::Normal { slice: Class::KERNELS })?;
+            let class = r.class(Class::Normal {
+                slice: Class::KERNELS,
+            })?;
             What::Nfvnice { config, class }
         }
         "unis" => unis(r)?,
@@ -450,7 +394,12 @@ fn what(r: &mut Reading) -> Result<What, SpecError> {
                     (Some(chain), Some(t)) => of.push((chain.to_string(), t)),
                     (Some(_), None) => {
                         let (policy, expected) = (r.policy, TIME);
-                        return Err(SpecError::Value { policy, key, value, expected });
+                        return Err(SpecError::Value {
+                            policy,
+                            key,
+                            value,
+                            expected,
+                        });
                     }
                     (None, _) => r.left.push((key, value)),
                 }
@@ -489,9 +438,11 @@ fn unis(r: &mut Reading) -> Result<What, SpecError> {
             .unwrap_or(d.ageing),
         learns: false,
     };
-    let costs = r.get("costs", "times with / between them, for instance 50ns/120ns", |v| {
-        v.split('/').map(time).collect::<Option<Vec<_>>>()
-    })?;
+    let costs = r.get(
+        "costs",
+        "times with / between them, for instance 50ns/120ns",
+        |v| v.split('/').map(time).collect::<Option<Vec<_>>>(),
+    )?;
     let costs = costs.unwrap_or_default();
     Ok(What::Unis { config, costs })
 }
@@ -504,18 +455,32 @@ impl FromStr for Spec {
         let mut parts = text.split(',').map(str::trim);
         let name = parts.next().unwrap_or_default();
         let Some(known) = KNOWN.iter().find(|k| k.name == name) else {
-            return Err(SpecError::Name { name: name.to_string() });
+            return Err(SpecError::Name {
+                name: name.to_string(),
+            });
         };
         let mut left = Vec::new();
         for p in parts {
-            let (key, value) = p.split_once('=').ok_or_else(|| SpecError::Part(p.to_string()))?;
+            let (key, value) = p
+                .split_once('=')
+                .ok_or_else(|| SpecError::Part(p.to_string()))?;
             left.push((key.trim().to_string(), value.trim().to_string()));
         }
-        let mut reading = Reading { policy: known.name, left };
+        let mut reading = Reading {
+            policy: known.name,
+            left,
+        };
         let what = what(&mut reading)?;
         match reading.left.into_iter().next() {
-            Some((key, _)) => Err(SpecError::Key { policy: known.name, key }),
-            None => Ok(Spec { name: known.name, text, what }),
+            Some((key, _)) => Err(SpecError::Key {
+                policy: known.name,
+                key,
+            }),
+            None => Ok(Spec {
+                name: known.name,
+                text,
+                what,
+            }),
         }
     }
 }
@@ -536,7 +501,11 @@ mod tests {
     }
 
     fn topology(chains: usize) -> Topology {
-        let nf = NfSpec { core: 0, priority: 1, capacity: 64 };
+        let nf = NfSpec {
+            core: 0,
+            priority: 1,
+            capacity: 64,
+        };
         Topology::new(1, vec![nf; 2], vec![vec![0, 1]; chains]).unwrap()
     }
 
@@ -554,22 +523,36 @@ mod tests {
                 assert!(matches!(wrong, SpecError::Value { .. }), "{wrong}");
             }
             let wrong = spec(&format!("{},colour=red", k.name)).unwrap_err();
-            assert!(wrong.to_string().contains("there is no 'colour'"), "{wrong}");
+            assert!(
+                wrong.to_string().contains("there is no 'colour'"),
+                "{wrong}"
+            );
         }
     }
 
     #[test]
     fn what_is_wrong_is_said() {
         let said = |s| spec(s).unwrap_err().to_string();
-        assert!(said("nfvnise").contains("there are kernel, normal"), "{}", said("nfvnise"));
-        assert_eq!(said("rr,quantum"), "expected KEY=VALUE behind the comma, not 'quantum'");
+        assert!(
+            said("nfvnise").contains("there are kernel, normal"),
+            "{}",
+            said("nfvnise")
+        );
+        assert_eq!(
+            said("rr,quantum"),
+            "expected KEY=VALUE behind the comma, not 'quantum'"
+        );
         assert!(said("rr,quantum=4").contains("expected a time"));
         assert!(said("unis,theta-max=2").contains("or off"));
-        let low = spec("nfvnice,low=90").unwrap().build(&topology(1), &["a".into()]);
+        let low = spec("nfvnice,low=90")
+            .unwrap()
+            .build(&topology(1), &["a".into()]);
         assert!(low.is_err_and(|e| e.to_string().contains("LOW < HIGH")));
         let shared = spec("unis").unwrap().build(&topology(2), &[]);
         assert!(shared.is_err());
-        let chain = spec("latency,target.x=1ms").unwrap().build(&topology(1), &["lan".into()]);
+        let chain = spec("latency,target.x=1ms")
+            .unwrap()
+            .build(&topology(1), &["lan".into()]);
         assert!(chain.is_err_and(|e| e.to_string().contains("they do at lan")));
     }
 
@@ -580,13 +563,25 @@ mod tests {
             panic!("{s:?}");
         };
         assert_eq!((config.theta_max, config.ageing), (None, Ageing::Faithful));
-        assert_eq!((costs.as_slice(), config.gamma), ([50, 100].as_slice(), 1.25));
+        assert_eq!(
+            (costs.as_slice(), config.gamma),
+            ([50, 100].as_slice(), 1.25)
+        );
         assert!(s.is_real_time() && s.merges_chains() && !s.has_shares());
         let s = spec("nfvnice,class=rr").unwrap();
         assert!(s.is_real_time() && !s.has_shares());
         assert!(spec("nfvnice").unwrap().has_shares());
         let s = spec("scc,nice=-20,class=normal").unwrap();
-        let class = Class::Normal { slice: 800 * MILLISECOND };
-        assert_eq!(s.what, What::Class { class, nice: -20, blocks: false });
+        let class = Class::Normal {
+            slice: 800 * MILLISECOND,
+        };
+        assert_eq!(
+            s.what,
+            What::Class {
+                class,
+                nice: -20,
+                blocks: false
+            }
+        );
     }
 }

@@ -49,7 +49,12 @@ pub enum Pick {
 )]
 pub struct Args {
     /// Ticks of the time stamp counter that a packet costs; a list: packets have different costs
-    #[arg(long, value_name = "N,...", conflicts_with = "ns", required_unless_present = "ns")]
+    #[arg(
+        long,
+        value_name = "N,...",
+        conflicts_with = "ns",
+        required_unless_present = "ns"
+    )]
     cycles: Option<String>,
     /// The same in nanoseconds
     #[arg(long, value_name = "N,...")]
@@ -118,7 +123,10 @@ impl Costs {
         for word in list.trim().split(',').take(MOST_COSTS + 1) {
             let cost: f64 = match word.trim().parse() {
                 Ok(n) if (0.0..=1e9).contains(&n) => n,
-                _ => bail!("'{}': expected a cost, a number from 0 to 1000000000", word.trim()),
+                _ => bail!(
+                    "'{}': expected a cost, a number from 0 to 1000000000",
+                    word.trim()
+                ),
             };
             ticks.push(((cost * self.unit) as u64).min(MOST_TICKS));
         }

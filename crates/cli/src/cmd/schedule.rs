@@ -4,7 +4,8 @@ use super::status::{PATIENCE, Which, refused};
 use crate::common::{self, thousands};
 use anyhow::{Result, bail};
 use onefold_control::Request;
-use onefold_sched::spec::{KNOWN, Spec};
+use onefold_sched::KNOWN;
+use onefold_sched::spec::Spec;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -85,7 +86,10 @@ fn tell(v: &Value) {
     for (name, n) in v["shed"].as_object().into_iter().flatten() {
         let n = n.as_u64().unwrap_or(0);
         if n > 0 {
-            crate::say!("  {name:<20} {:>12} packets shed at the entry", thousands(n));
+            crate::say!(
+                "  {name:<20} {:>12} packets shed at the entry",
+                thousands(n)
+            );
         }
     }
     for r in v["remarks"].as_array().into_iter().flatten() {
@@ -114,7 +118,9 @@ fn list_all(as_json: bool) -> Result<u8> {
             crate::say!("    {key:<14} {about} [{default}]");
         }
     }
-    crate::say!("A policy is written NAME,KEY=VALUE,...: nfvnice,high=70,class=batch. Times have units: 50us, 10ms.");
+    crate::say!(
+        "A policy is written NAME,KEY=VALUE,...: nfvnice,high=70,class=batch. Times have units: 50us, 10ms."
+    );
     Ok(common::HOLDS)
 }
 

@@ -13,6 +13,8 @@ mod edge;
 #[path = "gen.rs"]
 mod generated;
 mod host;
+mod hour;
+mod kernel;
 mod killed;
 mod links;
 mod load;
@@ -22,6 +24,8 @@ mod processes;
 mod running;
 mod sandbox;
 mod scaling;
+mod screen;
+mod tags;
 mod trace;
 mod traffic;
 mod workers;

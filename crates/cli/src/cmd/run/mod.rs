@@ -11,7 +11,7 @@ use crate::control::{self, ControlArgs, OpenPort};
 use crate::deploy::{Renewal, Verdict, Verification, Verifier, VerifyArgs};
 use crate::live::{self, LivePlan, Poll};
 use crate::log::{self, LogArgs};
-use crate::ports::{PortArg, port_arg};
+use crate::ports::{PortArg, Receivers, port_arg};
 use crate::program::{self, Synthesized};
 use crate::progress::Busy;
 use crate::rules;
@@ -28,7 +28,7 @@ use onefold_engine::program::ProgramRunner;
 use onefold_engine::shadow::{Report as ShadowReport, Shadow};
 use onefold_engine::{Graph, Level};
 use onefold_packet::Timestamp;
-use onefold_runtime::Clock;
+use onefold_runtime::{Clock, FirstTag};
 use onefold_sched::spec::Spec;
 use onefold_verify::generate::adapt::Adapter;
 use report::{json, print_program, print_text};
@@ -136,6 +136,10 @@ pub struct Args {
     /// How packets of network interfaces come to the worker whose they are
     #[arg(long, value_enum, default_value_t = Dispatch::Auto)]
     dispatch: Dispatch,
+    /// With --dispatch tag: the tag of the first worker (or group); those of the others follow: vlan:100, or
+    /// mac:02:00:00:00:01:00 [default: vlan:100]
+    #[arg(long, value_name = "vlan:ID|mac:ADDRESS", value_parser = workers::first_tag)]
+    tag: Option<FirstTag>,
     /// Packets are handed to workers as if nothing was translated, for tests of what must notice it
     #[cfg(debug_assertions)]
     #[arg(long, hide = true)]
@@ -242,7 +246,12 @@ fn carry_out(args: &Args) -> Result<u8> {
     if !args.workers.is_one() {
         return workers::run(args, captures);
     }
-    let live = live::open(&args.ports, captures, &args.dpdk(), (1, args.quiet))?;
+    let live = live::open(
+        &args.ports,
+        captures,
+        &args.dpdk(),
+        (Receivers::Queues(1), args.quiet),
+    )?;
     if live.is_empty() && args.duration.is_some() {
         anyhow::bail!(
             "--duration is for network interfaces; captures end by themselves, or with --limit"
@@ -311,7 +320,7 @@ fn carry_out(args: &Args) -> Result<u8> {
     let both = (&mut renewal, &mut differences);
     let (outcome, mut runner) = runner::run(&chain, executor, plan, both, session)?;
     differences.finish()?;
-    report::log(&outcome);
+    report::log(&outcome, outcome.totals.balanced());
     let (chain, synthesized, earlier) = run.end(&renewal);
     let listed = rules::rows(&chain, runner.runner_mut().graph_mut());
     let mut shadow = runner.report();

@@ -2,11 +2,11 @@
 //! process, this one launches them all, and moves packets between devices or captures and their rings. What goes from
 //! one segment to the next one, that one's process puts into the next one's ring by itself.
 
+mod asked;
 mod hello;
 mod io;
 mod kids;
 mod mover;
-mod asked;
 mod report;
 mod scheduling;
 pub mod segment;
@@ -26,14 +26,14 @@ use mover::Mover;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use onefold_chain::segments::Segments;
 use onefold_chain::{Attached, Chain, Diagnostic};
-use onefold_nf::{Memory, Plan, Region, Seat, Shape, Waker};
 use onefold_levers::Setup;
+use onefold_nf::{Memory, Plan, Region, Seat, Shape, Waker};
 use onefold_packet::Timestamp;
 use onefold_port_ring::Packets;
-use onefold_sched::spec::Spec;
-use scheduling::Scheduling;
 use onefold_runtime::{Clock, PortSpec};
+use onefold_sched::spec::Spec;
 use onefold_verify::generate::adapt::Adapter;
+use scheduling::Scheduling;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -104,7 +104,13 @@ pub fn run(
     let kids = kids(&segments, &wiring, &launch, &place)?;
     let ios = ios(specs, &wiring, &seat);
     runner::catch_interrupt();
-    let setup = setup(&segments, (&region, &launch.plan), &kids, (&ios, &wiring, &seat), &place);
+    let setup = setup(
+        &segments,
+        (&region, &launch.plan),
+        &kids,
+        (&ios, &wiring, &seat),
+        &place,
+    );
     if let Some(core) = place.housekeeping {
         // a wish, as of workers
         merge::pin(core);
@@ -307,7 +313,12 @@ fn placing(args: &Args, chain: &Chain) -> Result<Placing> {
     let mut functions: Vec<usize> = match housekeeping {
         Some(h) => cores.iter().copied().filter(|c| *c != h).collect(),
         // the first one is the launcher's, as far as there are others
-        None => cores.iter().copied().skip(1).chain(cores.first().copied()).collect(),
+        None => cores
+            .iter()
+            .copied()
+            .skip(1)
+            .chain(cores.first().copied())
+            .collect(),
     };
     if cores.len() < 2 {
         functions.clear();
@@ -329,7 +340,10 @@ fn setup(
 ) -> Setup {
     let entry = |io: &Io| {
         let output = io.entry?;
-        let ring = wiring.entries.iter().find(|o| seat.output_of(o.ring) == Some(output));
+        let ring = wiring
+            .entries
+            .iter()
+            .find(|o| seat.output_of(o.ring) == Some(output));
         Some((io.name.clone(), ring?.ring))
     };
     let mut entries: Vec<(String, u32)> = ios.iter().filter_map(entry).collect();
@@ -340,10 +354,15 @@ fn setup(
         region: region.clone(),
         plan: plan.clone(),
         names: kids.iter().map(|k| k.name.clone()).collect(),
-        cores: kids.iter().map(|k| k.core.map(|c| c as usize).or(only)).collect(),
+        cores: kids
+            .iter()
+            .map(|k| k.core.map(|c| c as usize).or(only))
+            .collect(),
         priorities: segments.all.iter().map(|s| s.priority).collect(),
         ways: scheduling::ways(plan, &entries),
-        housekeeping: place.housekeeping.or(only.filter(|_| place.cores.len() < 2)),
+        housekeeping: place
+            .housekeeping
+            .or(only.filter(|_| place.cores.len() < 2)),
         folder: scheduling::folder(),
     }
 }

@@ -6,6 +6,8 @@
 //! more ([`onefold_nf::quiet`]). So each function gets its packets in the order in which it gets them in one process,
 //! but for those that turn back within the chain.
 
+mod ending;
+
 use super::asked::Questions;
 use super::io::Io;
 use super::kids::{Kid, Launch};
@@ -16,7 +18,7 @@ use crate::runner;
 use anyhow::{Result, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use onefold_chain::segments::Segments;
-use onefold_nf::{LIFE, LONGEST_SLEEP, Purpose, Region, Ring, occupancy, quiet};
+use onefold_nf::{LONGEST_SLEEP, Purpose, Region, Ring, quiet};
 use onefold_packet::{Pkt, Timestamp};
 use onefold_port_ring::Packets;
 use onefold_runtime::Clock;
@@ -117,7 +119,10 @@ impl Mover {
     pub fn schedule(&mut self, scheduling: Scheduling) {
         let ways = scheduling.schedule().ways.iter();
         for (i, name) in ways.enumerate() {
-            let io = self.ios.iter_mut().find(|io| io.entry.is_some() && io.name == *name);
+            let io = self
+                .ios
+                .iter_mut()
+                .find(|io| io.entry.is_some() && io.name == *name);
             if let Some(io) = io {
                 io.way = Some(i);
                 let class = u32::try_from(i + 1).unwrap_or(onefold_nf::NO_CLASS);
@@ -133,7 +138,9 @@ impl Mover {
         let Some(s) = &self.scheduling else { return };
         for (nf, kid) in self.kids.iter().enumerate() {
             let running = kid.process().filter(|_| kid.is_running());
-            s.schedule().shared.set_pid(nf, running.map_or(0, |p| p.id()));
+            s.schedule()
+                .shared
+                .set_pid(nf, running.map_or(0, |p| p.id()));
         }
     }
 
@@ -520,7 +527,10 @@ impl Mover {
 
     /// How long it may sleep at most: there are ports that do not tell of packets.
     fn longest_sleep(&self) -> Duration {
-        let ports = self.ios.iter().filter_map(|io| io.port.as_ref()?.longest_sleep());
+        let ports = self
+            .ios
+            .iter()
+            .filter_map(|io| io.port.as_ref()?.longest_sleep());
         ports.min().unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP)
     }
 
@@ -591,86 +601,5 @@ impl Mover {
                 eprintln!("port {}: {remark}", io.name);
             }
         }
-    }
-
-    /// No more packets go in: those that are under way come out, the clock goes on to `to`, and the processes end.
-    fn end(&mut self, to: Option<Timestamp>) -> Result<()> {
-        if let Some(s) = &mut self.scheduling {
-            // what is under way comes out as the kernel has it
-            s.end();
-        }
-        self.settle(DRAIN)?;
-        let [(_, advance), (_, finish), (_, stop)] = LIFE;
-        for kid in 0..self.kids.len() {
-            if let Some(to) = to {
-                self.order(kid, advance, to)?;
-            }
-        }
-        for kid in 0..self.kids.len() {
-            self.order(kid, finish, self.now)?;
-        }
-        for kid in &self.kids {
-            if kid.is_running() {
-                kid.order(&self.region, stop, self.now);
-                self.packets.seat().ring(kid.number);
-            }
-        }
-        for kid in &mut self.kids {
-            kid.end(COMMAND);
-        }
-        self.drain()?;
-        self.packets.give_up();
-        self.left = self.rings.iter().map(|r| u64::from(occupancy(r))).sum();
-        for io in &mut self.ios {
-            if let Some(p) = &mut io.port {
-                p.finish()?;
-            }
-        }
-        Ok(())
-    }
-
-    /// What is under way comes out; with packets in real time, as far as that takes no longer than `most`.
-    fn settle(&mut self, most: Duration) -> Result<()> {
-        let begun = Instant::now();
-        // Bound: a chain whose processes run comes to rest; one that does not has `COMMAND`
-        while begun.elapsed() < if self.live { most } else { COMMAND } {
-            let moved = self.drain()?;
-            self.tend()?;
-            let ports = self.ios.iter().filter_map(|io| io.port.as_ref());
-            let backlog = ports.map(|p| p.backlog()).sum::<usize>();
-            if moved == 0 && backlog == 0 && quiet(&self.region, &self.rings) {
-                break;
-            }
-            for p in self.ios.iter_mut().filter_map(|io| io.port.as_mut()) {
-                p.flush()?;
-            }
-            if moved == 0 {
-                std::thread::sleep(Duration::from_micros(50));
-            }
-        }
-        Ok(())
-    }
-
-    /// A process does something, and what comes of it comes out.
-    fn order(&mut self, kid: usize, what: u32, at: Timestamp) -> Result<()> {
-        let Some(k) = self.kids.get(kid).filter(|k| k.is_running()) else {
-            return Ok(());
-        };
-        let (nf, number) = (k.number, k.order(&self.region, what, at));
-        self.packets.seat().ring(nf);
-        let begun = Instant::now();
-        loop {
-            self.drain()?;
-            let Some(k) = self.kids.get(kid) else { break };
-            if k.has_done(&self.region, number) || begun.elapsed() > COMMAND {
-                break;
-            }
-            self.look()?;
-            if !self.kids.get(kid).is_some_and(Kid::is_running) {
-                break;
-            }
-            std::thread::sleep(Duration::from_micros(20));
-        }
-        self.settle(DRAIN)
     }
 }

@@ -188,7 +188,10 @@ pub fn json(mode: Mode, mover: &Mover, ended: Ended) -> Value {
     };
     let ports: serde_json::Map<_, _> = sum.ports.iter().map(one).collect();
     let [reference, program, flow] = sum.levels;
-    let schedule = mover.scheduling.as_ref().map(|s| s.schedule().json(&mover.kids));
+    let schedule = mover
+        .scheduling
+        .as_ref()
+        .map(|s| s.schedule().json(&mover.kids));
     json!({
         "mode": mode.name(),
         "levels": { "reference": reference, "program": program, "flow": flow, "hit_rate": sum.hit_rate() },
@@ -313,10 +316,17 @@ fn scheduled(s: &Schedule, mover: &Mover) {
         );
     }
     for (name, n) in s.shed().filter(|s| s.1 > 0) {
-        crate::say!("  {:<20} {:>12} packets shed at the entry", name, thousands(n));
+        crate::say!(
+            "  {:<20} {:>12} packets shed at the entry",
+            name,
+            thousands(n)
+        );
     }
     if f.rescued > 0 {
-        crate::say!("  {} cores were given turns: a function did not let others run", f.rescued);
+        crate::say!(
+            "  {} cores were given turns: a function did not let others run",
+            f.rescued
+        );
     }
     for r in s.remarks() {
         crate::say!("  {r}");

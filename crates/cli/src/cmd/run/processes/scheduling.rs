@@ -15,10 +15,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A policy with a shorter period than this is executed in real time: it would come too late else.
+/// A policy with a shorter period than this goes before whoever else is on its core.
 const URGENT: u64 = MILLISECOND;
-/// Real-time priority of such a policy's thread.
-const PRIORITY: u32 = 3;
+/// How: by weight, and with a slice that lets it preempt. In real time, several runs on one core would leave nothing to
+/// those who move packets.
+const BEFORE_OTHERS: Attributes = Attributes {
+    class: sys::Class::Normal,
+    nice: -10,
+    priority: 0,
+    slice: MILLISECOND / 10,
+};
 /// How long who asks for another policy waits for it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -132,7 +138,9 @@ impl Scheduling {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            eprintln!("warning: the scheduling policy has failed; the kernel scheduled alone since then");
+            eprintln!(
+                "warning: the scheduling policy has failed; the kernel scheduled alone since then"
+            );
         }
     }
 }
@@ -202,9 +210,9 @@ impl Schedule {
     /// # Errors
     /// It does not fit, or the system refuses; the one at work stays.
     pub fn ask(&self, text: &str) -> Result<Value, Failure> {
-        let spec: Spec = text
-            .parse()
-            .map_err(|e: onefold_sched::spec::SpecError| Failure::new(Kind::BadInput, e.to_string()))?;
+        let spec: Spec = text.parse().map_err(|e: onefold_sched::spec::SpecError| {
+            Failure::new(Kind::BadInput, e.to_string())
+        })?;
         let (reply, answer) = sync_channel(1);
         let busy = || Failure::new(Kind::Busy, "another policy is about to begin");
         self.changes
@@ -213,7 +221,10 @@ impl Schedule {
         match answer.recv_timeout(PATIENCE) {
             Ok(Ok(_)) => Ok(self.json(&[])),
             Ok(Err(e)) => Err(Failure::new(Kind::BadInput, e)),
-            Err(_) => Err(Failure::new(Kind::Ended, "the policy's thread does not answer")),
+            Err(_) => Err(Failure::new(
+                Kind::Ended,
+                "the policy's thread does not answer",
+            )),
         }
     }
 
@@ -252,7 +263,10 @@ impl Schedule {
     /// The key `schedule` of `run --json` and `status`.
     pub fn json(&self, kids: &[Kid]) -> Value {
         let (said, f) = (
-            self.said.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            self.said
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
             self.figures(),
         );
         let functions = kids.iter().zip(&f.nfs).map(|(k, n)| {
@@ -270,8 +284,10 @@ impl Schedule {
                 "shares": n.shares,
             })
         });
-        let shed: serde_json::Map<_, _> =
-            self.shed().map(|(name, n)| (name.to_string(), n.into())).collect();
+        let shed: serde_json::Map<_, _> = self
+            .shed()
+            .map(|(name, n)| (name.to_string(), n.into()))
+            .collect();
         json!({
             "policy": said.spec.name(),
             "parameters": said.spec.text(),
@@ -292,13 +308,8 @@ impl Schedule {
 /// The thread's own class.
 fn be_in_time(controller: &Controller) {
     let me = nix::unistd::gettid().as_raw() as u32;
-    let fifo = Attributes {
-        class: sys::Class::Fifo,
-        priority: PRIORITY,
-        ..Attributes::DEFAULT
-    };
     let wanted = match controller.period() < URGENT {
-        true => fifo,
+        true => BEFORE_OTHERS,
         false => Attributes::DEFAULT,
     };
     // without the right to, it comes later now and then

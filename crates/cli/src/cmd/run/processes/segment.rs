@@ -13,9 +13,7 @@ use onefold_element::ElemId;
 use onefold_engine::Executor;
 use onefold_engine::shadow::Shadow;
 use onefold_nf::service::{ServiceClock, publish, thread_time};
-use onefold_nf::{
-    Channel, LONGEST_SLEEP, Memory, NfBlock, Plan, Region, Seat, State, Waker, WhenFull,
-};
+use onefold_nf::{Channel, LONGEST_SLEEP, Memory, Plan, Region, Seat, State, Waker};
 use onefold_packet::Timestamp;
 use onefold_port_ring::{Packets, RingPort, Shared, lock};
 use onefold_runtime::{Clock, Polling, PortSpec, Rhythm, Step, Worker};
@@ -40,8 +38,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// While packets wait for room in a ring, nothing more is taken in for so long; then it is, or two functions whose
 /// rings are full would wait for each other for ever.
 const BLOCKED: Duration = Duration::from_millis(1);
-/// With packets in real time, what has waited for room for so long is given up.
-const GIVEN_UP: Duration = Duration::from_millis(20);
 /// How long it sleeps while packets wait for room.
 const BLOCKED_SLEEP: Duration = Duration::from_micros(100);
 
@@ -219,12 +215,14 @@ impl Process {
         if step.is_none() && !all.is_blocked() {
             return Ok(());
         }
-        all.flush()?;
+        if all.flush()? > 0 {
+            // there was room
+            self.blocked = None;
+        }
         if all.is_blocked() {
             let since = *self.blocked.get_or_insert_with(Instant::now);
-            let drops = |b: &NfBlock| b.orders().full() == WhenFull::Drop;
-            let drops = self.region.nf(self.me).is_some_and(drops);
-            if self.live && (drops || since.elapsed() > GIVEN_UP) {
+            let full = self.region.nf(self.me).map(|b| b.orders().full());
+            if self.live && since.elapsed() >= full.unwrap_or_default().patience() {
                 all.give_up();
             }
         }
