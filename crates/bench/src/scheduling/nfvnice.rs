@@ -15,9 +15,12 @@ const MEDIUM: u64 = 270 * TIMES;
 const HEAVY: u64 = 550 * TIMES;
 
 /// What had to shrink in all of them.
-const SHRUNK: &str = "Costs are ten times the paper's and loads a tenth, so that one core (the generator's, the launcher's \
-    and the policy's) can offer more than the other one (the functions') can do: the ratio of load to capacity, which decides \
-    who falls behind and where packets are dropped, is the paper's. Rings have 1,024 places. The kernel's round robin has \
+const SHRUNK: &str = "Costs are ten times the paper's and loads a tenth, so that one core (the generator's, the \
+launcher's \
+    and the policy's) can offer more than the other one (the functions') can do: the ratio of load to capacity, \
+    which decides \
+    who falls behind and where packets are dropped, is the paper's. Rings have 1,024 places. The kernel's round \
+    robin has \
     4 ms where the paper's had 1 ms: its slices are whole ticks here.";
 
 const TESTBED: &str = "2.6 GHz, 64-byte packets at 10 Gb/s, DPDK";
@@ -28,7 +31,10 @@ fn three(order: [u64; 3]) -> Vec<Function> {
         MEDIUM => "medium",
         _ => "heavy",
     };
-    order.iter().map(|c| Function::burn(name(*c), &[*c])).collect()
+    order
+        .iter()
+        .map(|c| Function::burn(name(*c), &[*c]))
+        .collect()
 }
 
 /// The kernel's classes, and NFVnice above each of them.
@@ -46,13 +52,15 @@ fn pairs() -> Vec<Run> {
 pub const LINE: Experiment = Experiment {
     name: "nfvnice-7",
     title: "Wasted work: light, medium and heavy function on one core",
-    shows: "Three functions of 120, 270 and 550 cycles in a row on one core, with all the packets that come: the kernel gives \
+    shows: "Three functions of 120, 270 and 550 cycles in a row on one core, with all the packets that come: the \
+        kernel gives \
             each its turn, and the heavy one drops what the light one has worked on; NFVnice drops it where it enters.",
     shrunk: SHRUNK,
     published: &[
         (
             "NFVnice, fig. 7 and table 3",
-            "up to 2x throughput. Packets dropped a second behind the first and the second function, default -> NFVnice: normal \
+            "up to 2x throughput. Packets dropped a second behind the first and the second function, default -> \
+                NFVnice: normal \
              3.58M -> 11.2K, 2.02M -> 12.3K; batch 2M -> 0, 0.9M -> 11.5K; RR 1 ms 0.86M -> 0, 2.92M -> 12K; RR 100 ms \
              0.53M -> 0, 0.03M -> 12K; in total by 238, 252 and 47 times less (normal, batch, RR 100 ms)",
         ),
@@ -65,12 +73,27 @@ pub const LINE: Experiment = Experiment {
     axis: "order",
     plot: "Mpps",
     columns: &[
-        "wasted/s", "shed/s", "cpu light", "cpu medium", "cpu heavy", "p50 us", "p99 us", "switches/s",
+        "wasted/s",
+        "shed/s",
+        "cpu light",
+        "cpu medium",
+        "cpu heavy",
+        "p50 us",
+        "p99 us",
+        "switches/s",
     ],
     settings: |_| {
         let mut runs = pairs();
         runs.extend(others());
-        vec![Setting::line(0.0, "light-medium-heavy", three([LIGHT, MEDIUM, HEAVY]), FULL).with(runs)]
+        vec![
+            Setting::line(
+                0.0,
+                "light-medium-heavy",
+                three([LIGHT, MEDIUM, HEAVY]),
+                FULL,
+            )
+            .with(runs),
+        ]
     },
     lines: |r| {
         let at = "light-medium-heavy";
@@ -80,12 +103,20 @@ pub const LINE: Experiment = Experiment {
             ("batch", "nfvnice, batch", 100.0),
             ("rr 100 ms", "nfvnice, rr", 10.0),
         ] {
-            let both = r.median(at, default, "wasted/s").zip(r.median(at, with, "wasted/s"));
+            let both = r
+                .median(at, default, "wasted/s")
+                .zip(r.median(at, with, "wasted/s"));
             let got = both.map(|(a, b)| {
                 let factor = a / b.max(1.0);
-                (format!("{a:.0} -> {b:.0} a second: {factor:.0} times less"), factor >= least)
+                (
+                    format!("{a:.0} -> {b:.0} a second: {factor:.0} times less"),
+                    factor >= least,
+                )
             });
-            lines.push(Line::of(format!("wasted work {least:.0} times less than under {default}"), got));
+            lines.push(Line::of(
+                format!("wasted work {least:.0} times less than under {default}"),
+                got,
+            ));
             lines.push(rate_kept(r, at, default, with));
         }
         lines
@@ -94,23 +125,37 @@ pub const LINE: Experiment = Experiment {
 
 /// Throughput at least another one's, within noise.
 fn rate_kept(r: &Results, at: &str, default: &str, with: &str) -> Line {
-    let both = r.median(at, default, "Mpps").zip(r.median(at, with, "Mpps"));
-    let got = both.map(|(a, b)| (format!("{a:.3} -> {b:.3} Mpps"), b >= a * (1.0 - super::own::NOISE)));
-    Line::of(format!("{at}: throughput at least that of {default}, within noise"), got)
+    let both = r
+        .median(at, default, "Mpps")
+        .zip(r.median(at, with, "Mpps"));
+    let got = both.map(|(a, b)| {
+        (
+            format!("{a:.3} -> {b:.3} Mpps"),
+            b >= a * (1.0 - super::own::NOISE),
+        )
+    });
+    Line::of(
+        format!("{at}: throughput at least that of {default}, within noise"),
+        got,
+    )
 }
 
 /// Table 5: a core each.
 pub const CORES: Experiment = Experiment {
     name: "nfvnice-t5",
     title: "A bottleneck at the end of a chain, a core for each function",
-    shows: "Functions of 550, 2,200 and 4,500 cycles with a core each: without backpressure the first ones spend whole cores on \
+    shows: "Functions of 550, 2,200 and 4,500 cycles with a core each: without backpressure the first ones spend \
+        whole cores on \
             packets that the last one drops.",
-    shrunk: "Costs are ten times the paper's and loads a tenth. One core is there for three: the first function has it, the \
-             others sleep for as long as they would compute. What they would burn is not seen; that they are slower, and \
+    shrunk: "Costs are ten times the paper's and loads a tenth. One core is there for three: the first function has \
+        it, the \
+             others sleep for as long as they would compute. What they would burn is not seen; that they are \
+             slower, and \
              what that makes of the first one, is.",
     published: &[(
         "NFVnice, table 5",
-        "0.6 Mpps both; CPU 100/100/100% -> 11/64/100%; rate of the first function 5.95 -> 0.82 Mpps; dropped behind it 4.76M -> \
+        "0.6 Mpps both; CPU 100/100/100% -> 11/64/100%; rate of the first function 5.95 -> 0.82 Mpps; dropped \
+            behind it 4.76M -> \
          150K, behind the second 0.58M -> 70K a second",
     )],
     axis: "chain",
@@ -132,10 +177,14 @@ pub const CORES: Experiment = Experiment {
         let at = "550-2200-4500";
         let both = |f: &str| r.median(at, "normal", f).zip(r.median(at, "nfvnice", f));
         let cpu = both("cpu first").map(|(a, b)| (format!("{a:.0}% -> {b:.0}%"), b * 3.0 <= a));
-        let wasted = both("wasted/s").map(|(a, b)| (format!("{a:.0} -> {b:.0} a second"), b * 10.0 <= a));
+        let wasted =
+            both("wasted/s").map(|(a, b)| (format!("{a:.0} -> {b:.0} a second"), b * 10.0 <= a));
         vec![
             rate_kept(r, at, "normal", "nfvnice"),
-            Line::of("the first function's core is at most a third as busy (paper: a ninth)", cpu),
+            Line::of(
+                "the first function's core is at most a third as busy (paper: a ninth)",
+                cpu,
+            ),
             Line::of("wasted work 10 times less (paper: 24 times)", wasted),
         ]
     },
@@ -145,18 +194,27 @@ pub const CORES: Experiment = Experiment {
 pub const SHARED: Experiment = Experiment {
     name: "nfvnice-9",
     title: "Two chains share their first and last function; one has a bottleneck",
-    shows: "Chain 1: 270-120-300 cycles, chain 2: 270-4,500-300, the first and the last function shared: packets of chain 2 that \
+    shows: "Chain 1: 270-120-300 cycles, chain 2: 270-4,500-300, the first and the last function shared: packets of \
+        chain 2 that \
             will be dropped at its bottleneck take the first function from chain 1.",
-    shrunk: "Costs are ten times the paper's and loads a tenth. The first function has the core; the others sleep for as long \
+    shrunk: "Costs are ten times the paper's and loads a tenth. The first function has the core; the others sleep \
+        for as long \
              as they would compute on cores of their own. The paper's effect is in the first function alone.",
     published: &[(
         "NFVnice, fig. 9 and table 6",
-        "chain 1 3.26 -> 6.50 Mpps, chain 2 0.582 Mpps both; dropped at the first function 2.86M -> 0.58M, at the bottleneck \
+        "chain 1 3.26 -> 6.50 Mpps, chain 2 0.582 Mpps both; dropped at the first function 2.86M -> 0.58M, at the \
+            bottleneck \
          2.68M -> less than 100 a second",
     )],
     axis: "chains",
     plot: "Mpps",
-    columns: &["Mpps one", "Mpps two", "wasted/s", "shed/s one", "shed/s two"],
+    columns: &[
+        "Mpps one",
+        "Mpps two",
+        "wasted/s",
+        "shed/s one",
+        "shed/s two",
+    ],
     settings: |_| {
         let functions = vec![
             Function::burn("first", &[270 * TIMES]),
@@ -164,19 +222,34 @@ pub const SHARED: Experiment = Experiment {
             Function::asleep("slow", 4_500 * TIMES),
             Function::asleep("last", 300 * TIMES),
         ];
-        let chains = vec![Chain::new("one", [0, 1, 3], FULL / 2), Chain::new("two", [0, 2, 3], FULL / 2)];
+        let chains = vec![
+            Chain::new("one", [0, 1, 3], FULL / 2),
+            Chain::new("two", [0, 2, 3], FULL / 2),
+        ];
         let runs = vec![
             Run::sleeping("normal", "normal", Kind::NonIntrusive),
             nfvnice("nfvnice", "", Kind::Intrusive),
         ];
-        vec![Setting { chains, ..Setting::line(0.0, "shared", functions, 0) }.with(runs)]
+        vec![
+            Setting {
+                chains,
+                ..Setting::line(0.0, "shared", functions, 0)
+            }
+            .with(runs),
+        ]
     },
     lines: |r| {
-        let both = |f: &str| r.median("shared", "normal", f).zip(r.median("shared", "nfvnice", f));
+        let both = |f: &str| {
+            r.median("shared", "normal", f)
+                .zip(r.median("shared", "nfvnice", f))
+        };
         let one = both("Mpps one").map(|(a, b)| (format!("{a:.3} -> {b:.3} Mpps"), b >= a * 1.2));
         let two = both("Mpps two").map(|(a, b)| (format!("{a:.4} -> {b:.4} Mpps"), b >= a * 0.9));
         vec![
-            Line::of("chain 1 has a fifth more at least (paper: twice as much)", one),
+            Line::of(
+                "chain 1 has a fifth more at least (paper: twice as much)",
+                one,
+            ),
             Line::of("chain 2 keeps 90% of what it had", two),
         ]
     },
@@ -186,15 +259,21 @@ pub const SHARED: Experiment = Experiment {
 pub const THROTTLE: Experiment = Experiment {
     name: "nfvnice-5",
     title: "Chains through a bottleneck are throttled, others are not",
-    shows: "Four chains share functions: A, C and D pass a slow one, B passes the same first function and not the slow one. What \
+    shows: "Four chains share functions: A, C and D pass a slow one, B passes the same first function and not the \
+        slow one. What \
             is shed at the entry is of A, C and D alone.",
-    shrunk: "Costs are ten times the paper's. The slow function sleeps for as long as it would compute on a core of its own; the \
+    shrunk: "Costs are ten times the paper's. The slow function sleeps for as long as it would compute on a core of \
+        its own; the \
              chains are after figure 5, whose costs and loads the paper does not give.",
-    published: &[("NFVnice, fig. 5", "functions 3 and 5 overloaded: chains A, C and D are throttled, B is not")],
+    published: &[(
+        "NFVnice, fig. 5",
+        "functions 3 and 5 overloaded: chains A, C and D are throttled, B is not",
+    )],
     axis: "chains",
     plot: "Mpps",
     columns: &[
-        "Mpps A", "Mpps B", "Mpps C", "Mpps D", "shed/s A", "shed/s B", "shed/s C", "shed/s D", "wasted/s",
+        "Mpps A", "Mpps B", "Mpps C", "Mpps D", "shed/s A", "shed/s B", "shed/s C", "shed/s D",
+        "wasted/s",
     ],
     settings: |_| {
         let functions = vec![
@@ -214,14 +293,26 @@ pub const THROTTLE: Experiment = Experiment {
             nfvnice("nfvnice", "", Kind::Intrusive),
             Run::sleeping("latency", "latency", Kind::Own),
         ];
-        vec![Setting { chains, ..Setting::line(0.0, "four chains", functions, 0) }.with(runs)]
+        vec![
+            Setting {
+                chains,
+                ..Setting::line(0.0, "four chains", functions, 0)
+            }
+            .with(runs),
+        ]
     },
     lines: |r| {
         let shed = |c: &str| r.median("four chains", "nfvnice", &format!("shed/s {c}"));
         let all: Option<Vec<f64>> = ["A", "B", "C", "D"].iter().map(|c| shed(c)).collect();
         let got = all.map(|s| {
             let held = s.iter().enumerate().all(|(i, n)| (i == 1) == (*n < 1.0));
-            (format!("shed a second: A {:.0}, B {:.0}, C {:.0}, D {:.0}", s[0], s[1], s[2], s[3]), held)
+            (
+                format!(
+                    "shed a second: A {:.0}, B {:.0}, C {:.0}, D {:.0}",
+                    s[0], s[1], s[2], s[3]
+                ),
+                held,
+            )
         });
         vec![Line::of("A, C and D are throttled, B is not", got)]
     },
@@ -231,7 +322,8 @@ pub const THROTTLE: Experiment = Experiment {
 pub const VARIABLE: Experiment = Experiment {
     name: "nfvnice-10",
     title: "Costs that differ from packet to packet",
-    shows: "Each packet costs 120, 270 or 550 cycles at each of three functions on one core, by chance: what shares by measured \
+    shows: "Each packet costs 120, 270 or 550 cycles at each of three functions on one core, by chance: what shares \
+        by measured \
             costs do, what backpressure does, and both.",
     shrunk: SHRUNK,
     published: &[(
@@ -245,7 +337,11 @@ pub const VARIABLE: Experiment = Experiment {
         let one = |n: &str| Function::burn(n, &[LIGHT, MEDIUM, HEAVY]);
         let mut runs = kernels();
         runs.extend([
-            nfvnice("shares alone", ",backpressure=off,blocking=off", Kind::Apart),
+            nfvnice(
+                "shares alone",
+                ",backpressure=off,blocking=off",
+                Kind::Apart,
+            ),
             nfvnice("backpressure alone", ",shares=off", Kind::Apart),
             nfvnice("nfvnice", "", Kind::Intrusive),
         ]);
@@ -254,10 +350,21 @@ pub const VARIABLE: Experiment = Experiment {
     },
     lines: |r| {
         let defaults = ["normal", "batch", "rr 4 ms", "rr 100 ms"];
-        let best = defaults.iter().filter_map(|d| r.median("variable", d, "Mpps")).reduce(f64::max);
+        let best = defaults
+            .iter()
+            .filter_map(|d| r.median("variable", d, "Mpps"))
+            .reduce(f64::max);
         let both = best.zip(r.median("variable", "nfvnice", "Mpps"));
-        let got = both.map(|(a, b)| (format!("best default {a:.3}, NFVnice {b:.3} Mpps"), b >= a * 0.97));
-        vec![Line::of("throughput at least every default's, within noise", got)]
+        let got = both.map(|(a, b)| {
+            (
+                format!("best default {a:.3}, NFVnice {b:.3} Mpps"),
+                b >= a * 0.97,
+            )
+        });
+        vec![Line::of(
+            "throughput at least every default's, within noise",
+            got,
+        )]
     },
 };
 
@@ -279,7 +386,8 @@ pub const ORDERS: Experiment = Experiment {
     shrunk: SHRUNK,
     published: &[(
         "NFVnice, fig. 11",
-        "better than the defaults in almost every case; RR 100 ms alone has less than 40 Kpps for H-M-L and M-H-L, and equals \
+        "better than the defaults in almost every case; RR 100 ms alone has less than 40 Kpps for H-M-L and M-H-L, \
+            and equals \
          NFVnice for L-M-H",
     )],
     axis: "order",
@@ -304,7 +412,11 @@ pub const ORDERS: Experiment = Experiment {
     },
     lines: |r| {
         let mut lines = Vec::new();
-        for (default, with) in [("normal", "nfvnice"), ("batch", "nfvnice, batch"), ("rr 100 ms", "nfvnice, rr")] {
+        for (default, with) in [
+            ("normal", "nfvnice"),
+            ("batch", "nfvnice, batch"),
+            ("rr 100 ms", "nfvnice, rr"),
+        ] {
             let both = |o: &str| r.median(o, default, "Mpps").zip(r.median(o, with, "Mpps"));
             let all: Vec<(&str, f64)> = (ORDERS_OF.iter())
                 .filter_map(|(o, _)| both(o).map(|(a, b)| (*o, b / a.max(1e-9))))
@@ -312,7 +424,10 @@ pub const ORDERS: Experiment = Experiment {
             if all.is_empty() {
                 continue;
             }
-            let kept = all.iter().filter(|a| a.1 >= 1.0 - super::own::NOISE).count();
+            let kept = all
+                .iter()
+                .filter(|a| a.1 >= 1.0 - super::own::NOISE)
+                .count();
             let better = all.iter().filter(|a| a.1 > 1.0).count();
             let told: Vec<String> = all.iter().map(|(o, x)| format!("{o} {x:.2}")).collect();
             let held = kept == 6 && better >= 5;
@@ -329,21 +444,34 @@ pub const ORDERS: Experiment = Experiment {
 pub const FLOWS: Experiment = Experiment {
     name: "nfvnice-12",
     title: "One to six flows, each through three functions in an order of its own",
-    shows: "Three equal functions on one core; each flow passes them in another order: with the defaults every function drops \
+    shows: "Three equal functions on one core; each flow passes them in another order: with the defaults every \
+        function drops \
             packets that others have worked on.",
     shrunk: SHRUNK,
-    published: &[("NFVnice, fig. 12", "defaults fall from two flows on; NFVnice is flat")],
+    published: &[(
+        "NFVnice, fig. 12",
+        "defaults fall from two flows on; NFVnice is flat",
+    )],
     axis: "flows",
     plot: "Mpps",
     columns: &["wasted/s", "shed/s", "Jain"],
     settings: |quick| {
-        let orders = [[0, 1, 2], [2, 1, 0], [1, 0, 2], [0, 2, 1], [2, 0, 1], [1, 2, 0]];
+        let orders = [
+            [0, 1, 2],
+            [2, 1, 0],
+            [1, 0, 2],
+            [0, 2, 1],
+            [2, 0, 1],
+            [1, 2, 0],
+        ];
         let counts: &[usize] = match quick {
             true => &[1, 2, 6],
             false => &[1, 2, 3, 4, 5, 6],
         };
         let setting = |n: &usize| {
-            let functions = ["f0", "f1", "f2"].map(|f| Function::burn(f, &[MEDIUM])).to_vec();
+            let functions = ["f0", "f1", "f2"]
+                .map(|f| Function::burn(f, &[MEDIUM]))
+                .to_vec();
             let chains = orders.iter().take(*n).enumerate();
             let chains = chains.map(|(i, o)| Chain::new(format!("c{i}"), *o, FULL / *n as u64));
             let chains = chains.collect();
@@ -351,15 +479,29 @@ pub const FLOWS: Experiment = Experiment {
             let mut runs = kernels();
             runs.push(nfvnice("nfvnice", "", Kind::Intrusive));
             runs.push(Run::polling("latency", "latency", Kind::Own));
-            Setting { chains, ..Setting::line(*n as f64, n.to_string(), functions, 0) }.with(runs)
+            Setting {
+                chains,
+                ..Setting::line(*n as f64, n.to_string(), functions, 0)
+            }
+            .with(runs)
         };
         counts.iter().map(setting).collect()
     },
     lines: |r| {
-        let both = r.median("1", "nfvnice", "Mpps").zip(r.median("6", "nfvnice", "Mpps"));
-        let got = both.map(|(a, b)| (format!("{a:.3} with one flow, {b:.3} Mpps with six"), b >= a * 0.85));
+        let both = r
+            .median("1", "nfvnice", "Mpps")
+            .zip(r.median("6", "nfvnice", "Mpps"));
+        let got = both.map(|(a, b)| {
+            (
+                format!("{a:.3} with one flow, {b:.3} Mpps with six"),
+                b >= a * 0.85,
+            )
+        });
         vec![
-            Line::of("NFVnice with six flows has 85% of what it has with one (paper: flat)", got),
+            Line::of(
+                "NFVnice with six flows has 85% of what it has with one (paper: flat)",
+                got,
+            ),
             rate_kept(r, "6", "normal", "nfvnice"),
         ]
     },
@@ -370,9 +512,13 @@ pub const LENGTHS: Experiment = Experiment {
     name: "nfvnice-16",
     title: "Chains of one to ten functions on one core",
     shows: "Light, medium, heavy, light ... functions in a row on one core.",
-    shrunk: "As in the other experiments costs are ten times the paper's and loads a tenth; the paper's second curve, three \
+    shrunk: "As in the other experiments costs are ten times the paper's and loads a tenth; the paper's second \
+        curve, three \
              cores in turn, has no cores here. The shape over the length on one core is what the paper argues with.",
-    published: &[("NFVnice, fig. 16", "most is gained at lengths 3 to 6 (one core), little above 7")],
+    published: &[(
+        "NFVnice, fig. 16",
+        "most is gained at lengths 3 to 6 (one core), little above 7",
+    )],
     axis: "length",
     plot: "Mpps",
     columns: &["wasted/s", "p50 us", "p99 us"],
@@ -383,14 +529,19 @@ pub const LENGTHS: Experiment = Experiment {
         };
         let setting = |n: &usize| {
             let costs = [LIGHT, MEDIUM, HEAVY].iter().cycle().take(*n).enumerate();
-            let functions = costs.map(|(i, c)| Function::burn(format!("f{i}"), &[*c])).collect();
+            let functions = costs
+                .map(|(i, c)| Function::burn(format!("f{i}"), &[*c]))
+                .collect();
             Setting::line(*n as f64, n.to_string(), functions, FULL).with(all_policies())
         };
         lengths.iter().map(setting).collect()
     },
     lines: |r| {
         let settings = r.settings();
-        settings.iter().map(|at| rate_kept(r, at, "normal", "nfvnice")).collect()
+        settings
+            .iter()
+            .map(|at| rate_kept(r, at, "normal", "nfvnice"))
+            .collect()
     },
 };
 
@@ -402,7 +553,8 @@ pub const WATERMARKS: Experiment = Experiment {
     shrunk: SHRUNK,
     published: &[(
         "NFVnice, tuning of the watermarks",
-        "HIGH 80%, LOW 60% of the ring. With a margin of 30, HIGH below 70 loses throughput, above 80 has more drops; margins of \
+        "HIGH 80%, LOW 60% of the ring. With a margin of 30, HIGH below 70 loses throughput, above 80 has more \
+            drops; margins of \
          1 to 5 have more drops, above 30 are slower",
     )],
     axis: "high, low watermark",
@@ -411,7 +563,16 @@ pub const WATERMARKS: Experiment = Experiment {
     settings: |quick| {
         let marks: &[(u32, u32)] = match quick {
             true => &[(30, 20), (80, 60), (95, 90)],
-            false => &[(10, 5), (30, 20), (50, 30), (70, 50), (80, 60), (80, 79), (90, 80), (95, 90)],
+            false => &[
+                (10, 5),
+                (30, 20),
+                (50, 30),
+                (70, 50),
+                (80, 60),
+                (80, 79),
+                (90, 80),
+                (95, 90),
+            ],
         };
         let setting = |(i, (high, low)): (usize, &(u32, u32))| {
             let run = nfvnice("nfvnice", &format!(",high={high},low={low}"), Kind::Apart);
@@ -422,9 +583,15 @@ pub const WATERMARKS: Experiment = Experiment {
     },
     lines: |r| {
         let settings = r.settings();
-        let best = settings.iter().filter_map(|s| r.median(s, "nfvnice", "Mpps")).reduce(f64::max);
+        let best = settings
+            .iter()
+            .filter_map(|s| r.median(s, "nfvnice", "Mpps"))
+            .reduce(f64::max);
         let chosen = r.median("80, 60", "nfvnice", "Mpps").zip(best);
         let got = chosen.map(|(a, b)| (format!("{a:.3} Mpps, best {b:.3}"), a >= b * 0.95));
-        vec![Line::of("80% and 60% have 95% of the best one's throughput", got)]
+        vec![Line::of(
+            "80% and 60% have 95% of the best one's throughput",
+            got,
+        )]
     },
 };

@@ -85,7 +85,9 @@ impl Results {
                 skipped: None,
             })
         });
-        Results { cells: all.collect() }
+        Results {
+            cells: all.collect(),
+        }
     }
 
     /// The cell of a policy on a setting.

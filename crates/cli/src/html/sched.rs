@@ -5,8 +5,8 @@ use crate::bench::sched::report::{SchedReport, digits, mark};
 use std::fmt::Write;
 
 const COLOURS: [&str; 12] = [
-    "#0b6e63", "#d98200", "#6750a4", "#b3261e", "#006299", "#5b6b00", "#9c1c5a", "#3e7d32", "#8a5a00", "#455a9c", "#008c8c",
-    "#7a7a7a",
+    "#0b6e63", "#d98200", "#6750a4", "#b3261e", "#006299", "#5b6b00", "#9c1c5a", "#3e7d32",
+    "#8a5a00", "#455a9c", "#008c8c", "#7a7a7a",
 ];
 /// Of the plot: where bars begin, their greatest length, height of a bar, room between settings.
 const LEFT: f64 = 260.0;
@@ -56,7 +56,11 @@ fn experiment(b: &mut String, r: &SchedReport) {
             mark(l.held)
         );
     }
-    let _ = write!(b, "</table></section><section><h2>Figures</h2><table><tr><th>{}<th>policy", esc(r.axis));
+    let _ = write!(
+        b,
+        "</table></section><section><h2>Figures</h2><table><tr><th>{}<th>policy",
+        esc(r.axis)
+    );
     for f in r.figures() {
         let _ = write!(b, "<th>{}", esc(f));
     }
@@ -65,7 +69,12 @@ fn experiment(b: &mut String, r: &SchedReport) {
         let _ = write!(b, "<tr><td>{}<td>{}", esc(&c.setting), esc(&c.run));
         match &c.skipped {
             Some(why) => {
-                let _ = write!(b, "<td colspan=\"{}\">not run: {}", r.figures().count(), esc(why));
+                let _ = write!(
+                    b,
+                    "<td colspan=\"{}\">not run: {}",
+                    r.figures().count(),
+                    esc(why)
+                );
             }
             None => {
                 for f in r.figures() {
@@ -93,7 +102,11 @@ fn experiment(b: &mut String, r: &SchedReport) {
 /// A bar for each policy on each setting, with a stroke from the least round to the greatest.
 fn plot(r: &SchedReport) -> String {
     let cells = &r.results.cells;
-    let most = cells.iter().filter_map(|c| c.get(r.plot)).map(|s| s.max).fold(0.0, f64::max);
+    let most = cells
+        .iter()
+        .filter_map(|c| c.get(r.plot))
+        .map(|s| s.max)
+        .fold(0.0, f64::max);
     if most <= 0.0 {
         return "<p>nothing was measured</p>".to_string();
     }
@@ -101,7 +114,8 @@ fn plot(r: &SchedReport) -> String {
     let settings = r.results.settings();
     let high = cells.len() as f64 * BAR + settings.len() as f64 * GAP + GAP;
     let mut s = format!(
-        "<svg class=\"lines\" viewBox=\"0 0 {:.0} {high:.0}\" xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"{}\">",
+        "<svg class=\"lines\" viewBox=\"0 0 {:.0} {high:.0}\" xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" \
+            aria-label=\"{}\">",
         LEFT + WIDE + 90.0,
         esc(r.title)
     );
@@ -113,13 +127,21 @@ fn plot(r: &SchedReport) -> String {
             y += GAP;
             before = &c.setting;
         }
-        let colour = runs.iter().position(|n| *n == c.run).and_then(|i| COLOURS.get(i % COLOURS.len()));
+        let colour = runs
+            .iter()
+            .position(|n| *n == c.run)
+            .and_then(|i| COLOURS.get(i % COLOURS.len()));
         let label = match first && settings.len() > 1 {
             true => format!("{}: {}", c.setting, c.run),
             false => c.run.clone(),
         };
         let base = y + BAR - 4.0;
-        let _ = write!(s, "<text class=\"y\" x=\"{:.0}\" y=\"{base:.1}\">{}</text>", LEFT - 8.0, esc(&label));
+        let _ = write!(
+            s,
+            "<text class=\"y\" x=\"{:.0}\" y=\"{base:.1}\">{}</text>",
+            LEFT - 8.0,
+            esc(&label)
+        );
         if let Some(v) = c.get(r.plot) {
             let x = |v: f64| LEFT + v / most * WIDE;
             let middle = y + BAR / 2.0;

@@ -7,10 +7,26 @@ use std::fmt::Write;
 pub fn section(r: &SchedReport) -> String {
     let mut t = String::new();
     // writing to a String cannot fail
-    let _ = writeln!(t, "### {}\n\n`onefold bench sched {}`. {}\n", r.title, r.experiment, r.shows);
-    let _ = writeln!(t, "{}. Medians; of {} the least and the greatest, too. {}\n", r.conditions(), r.plot, r.machine.line());
+    let _ = writeln!(
+        t,
+        "### {}\n\n`onefold bench sched {}`. {}\n",
+        r.title, r.experiment, r.shows
+    );
+    let _ = writeln!(
+        t,
+        "{}. Medians; of {} the least and the greatest, too. {}\n",
+        r.conditions(),
+        r.plot,
+        r.machine.line()
+    );
     let figures: Vec<&str> = r.figures().collect();
-    let _ = writeln!(t, "| {} | policy | {} |\n|---|---|{}", r.axis, figures.join(" | "), "---|".repeat(figures.len()));
+    let _ = writeln!(
+        t,
+        "| {} | policy | {} |\n|---|---|{}",
+        r.axis,
+        figures.join(" | "),
+        "---|".repeat(figures.len())
+    );
     for c in &r.results.cells {
         if let Some(why) = &c.skipped {
             let _ = writeln!(t, "| {} | {} | not run: {why} |", c.setting, c.run);
@@ -19,7 +35,12 @@ pub fn section(r: &SchedReport) -> String {
         let cell = |(i, f): (usize, &&str)| match (i, c.get(f)) {
             (_, None) => "-".to_string(),
             (0, Some(s)) if c.rounds.len() > 1 => {
-                format!("**{}** ({} to {})", digits(s.median), digits(s.min), digits(s.max))
+                format!(
+                    "**{}** ({} to {})",
+                    digits(s.median),
+                    digits(s.min),
+                    digits(s.max)
+                )
             }
             (_, Some(s)) => digits(s.median),
         };

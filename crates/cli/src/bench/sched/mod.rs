@@ -1,7 +1,8 @@
 //! `onefold bench sched`: experiments with scheduling of functions in processes (`onefold_bench::scheduling`).
 //!
 //! Each trial is a run of its own (`trial`): the chain's text (`chain`), `onefold run` on two cores, a load at a fixed
-//! rate, and two looks at its status, between which everything is counted. Policies take turns, A B A B, round by round.
+//! rate, and two looks at its status, between which everything is counted. Policies take turns, A B A B, round by
+//! round.
 
 mod chain;
 pub mod markdown;
@@ -25,9 +26,12 @@ use trial::{Bench, Offered};
 /// Options of `onefold bench sched`.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Runs a chain of functions in processes under several scheduling policies in turn, A B A B, each for a moment, and \
-    tells what came out, what was wasted, who had the processor, and how long packets took; beside it what the papers report, and \
-    which of the lines that are to hold do. Generator, launcher and policy are on the first core, functions on the second one. Real \
+    after_help = "Runs a chain of functions in processes under several scheduling policies in turn, A B A B, each \
+        for a moment, and \
+    tells what came out, what was wasted, who had the processor, and how long packets took; beside it what the \
+    papers report, and \
+    which of the lines that are to hold do. Generator, launcher and policy are on the first core, functions on the \
+    second one. Real \
     time and control groups take root.\n\n\
     Examples:\n  \
     onefold bench sched list\n  \
@@ -35,7 +39,8 @@ use trial::{Bench, Offered};
     sudo onefold bench sched unis-4 --only light --policy unis --policy cooperative\n  \
     sudo onefold bench sched merged --html merged.html --section merged.md\n  \
     sudo onefold bench sched all --quick --json\n\n\
-    Exit status: 0 measured, whether lines hold or not; 1 packets are not all accounted for, or nothing was measured; 2 wrong use."
+    Exit status: 0 measured, whether lines hold or not; 1 packets are not all accounted for, or nothing was \
+    measured; 2 wrong use."
 )]
 pub struct Args {
     /// Experiments; `list` tells which there are, `all` runs them all
@@ -89,7 +94,10 @@ impl Args {
                 "all" => all.extend(ALL),
                 name => all.push(find(name).ok_or_else(|| {
                     let names: Vec<_> = ALL.iter().map(|e| e.name).collect();
-                    anyhow!("no experiment '{name}'; hint: there are {}", names.join(", "))
+                    anyhow!(
+                        "no experiment '{name}'; hint: there are {}",
+                        names.join(", ")
+                    )
                 })?),
             }
         }
@@ -125,7 +133,9 @@ pub fn run(args: &Args) -> Result<u8> {
     }
     let experiments = args.experiments()?;
     let [generator, functions, ..] = cores()[..] else {
-        bail!("bench sched needs two cores: one for the load and the policy, one for the functions");
+        bail!(
+            "bench sched needs two cores: one for the load and the policy, one for the functions"
+        );
     };
     let mut planned = Vec::new();
     for e in experiments {
@@ -146,7 +156,12 @@ pub fn run(args: &Args) -> Result<u8> {
     let mut reports = Vec::new();
     let mut begun = 0;
     for (e, settings) in &planned {
-        reports.push(measured(args, &bench, (e, settings), (&mut progress, begun))?);
+        reports.push(measured(
+            args,
+            &bench,
+            (e, settings),
+            (&mut progress, begun),
+        )?);
         begun += trials(settings) as u64;
         if interrupted() {
             break;
@@ -154,7 +169,8 @@ pub fn run(args: &Args) -> Result<u8> {
     }
     progress.finish();
     tell(args, &reports)?;
-    let fine = |r: &SchedReport| r.conserved && r.results.cells.iter().any(|c| !c.rounds.is_empty());
+    let fine =
+        |r: &SchedReport| r.conserved && r.results.cells.iter().any(|c| !c.rounds.is_empty());
     Ok(match reports.iter().all(fine) {
         true => common::HOLDS,
         false => common::HOLDS_NOT,
@@ -184,7 +200,9 @@ fn measured(
                 }
                 progress.at(done, || format!("{}: {}, {}", e.name, s.label, r.label));
                 done += 1;
-                let Some(c) = results.cells.get_mut(cell) else { break };
+                let Some(c) = results.cells.get_mut(cell) else {
+                    break;
+                };
                 cell += 1;
                 if c.skipped.is_some() {
                     continue;
@@ -193,7 +211,10 @@ fn measured(
                     Ok(t) => {
                         if !t.conserved {
                             conserved = false;
-                            warnings.push(format!("{}, {}: packets are not all accounted for", s.label, r.label));
+                            warnings.push(format!(
+                                "{}, {}: packets are not all accounted for",
+                                s.label, r.label
+                            ));
                         }
                         c.rounds.push(t.figures);
                     }
@@ -218,7 +239,9 @@ fn one(bench: &Bench, s: &Setting, r: &Run, full: &mut Option<f64>) -> Result<tr
     let shares = s.chains.iter().any(|c| matches!(c.load, Load::Share(_)));
     if shares && full.is_none() {
         let first = s.runs.first().unwrap_or(r);
-        let most = bench.trial(s, first, Offered::Most).context("its highest rate")?;
+        let most = bench
+            .trial(s, first, Offered::Most)
+            .context("its highest rate")?;
         *full = most.figures.get("Mpps").map(|m| m * 1e6);
     }
     bench.trial(s, r, Offered::Of(full.unwrap_or(0.0)))

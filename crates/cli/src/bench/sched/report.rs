@@ -73,7 +73,8 @@ impl SchedReport {
     pub fn conditions(&self) -> String {
         let quick = if self.quick { "; quick form" } else { "" };
         format!(
-            "{} s of each, {} rounds in turn, {}{quick}. Load, launcher and policy on one core, functions on the other one",
+            "{} s of each, {} rounds in turn, {}{quick}. Load, launcher and policy on one core, functions on the \
+                other one",
             self.seconds, self.repeats, self.date
         )
     }

@@ -14,7 +14,10 @@ pub fn told(r: &SchedReport) -> String {
         let mut row = vec![c.setting.clone(), c.run.clone()];
         match &c.skipped {
             Some(why) => row.push(format!("not run: {why}")),
-            None => row.extend(r.figures().map(|f| c.get(f).map_or("-".to_string(), |s| digits(s.median)))),
+            None => row.extend(
+                r.figures()
+                    .map(|f| c.get(f).map_or("-".to_string(), |s| digits(s.median))),
+            ),
         }
         rows.push(row);
     }
@@ -22,7 +25,13 @@ pub fn told(r: &SchedReport) -> String {
     t.push('\n');
     for l in &r.lines {
         // writing to a String cannot fail
-        let _ = writeln!(t, "{:<12}  {}\n              {}", mark(l.held), l.goal, l.got);
+        let _ = writeln!(
+            t,
+            "{:<12}  {}\n              {}",
+            mark(l.held),
+            l.goal,
+            l.got
+        );
     }
     t.push_str("\nreported by others, on other machines\n");
     for (source, reported) in r.published {
@@ -40,7 +49,13 @@ fn table(t: &mut String, rows: &[Vec<String>]) {
     let columns = rows.first().map_or(0, Vec::len);
     // a row with less than all columns has a sentence at its end
     let whole = || rows.iter().filter(|r| r.len() == columns);
-    let wide = |i: usize| whole().filter_map(|r| r.get(i)).map(|c| c.chars().count()).max().unwrap_or(0);
+    let wide = |i: usize| {
+        whole()
+            .filter_map(|r| r.get(i))
+            .map(|c| c.chars().count())
+            .max()
+            .unwrap_or(0)
+    };
     for row in rows {
         let mut line = String::new();
         for (i, cell) in row.iter().enumerate() {

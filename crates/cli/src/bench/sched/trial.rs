@@ -70,14 +70,22 @@ impl Bench {
     /// # Errors
     /// The chain cannot be run so, or ends by itself.
     pub fn trial(&self, s: &Setting, r: &Run, offered: Offered) -> Result<Trial> {
-        std::fs::write(self.folder.join("chain.yaml"), chain::text(s, r, self.cores)).context("the chain's file")?;
+        std::fs::write(
+            self.folder.join("chain.yaml"),
+            chain::text(s, r, self.cores),
+        )
+        .context("the chain's file")?;
         for step in &s.steps {
             let _ = std::fs::remove_file(self.folder.join(chain::cost_file(step.function)));
         }
         let socket = self.folder.join("socket");
         let mut running = self.launch(s, r, offered)?;
         let mut client = connect(&socket, &mut running)?;
-        let status = |client: &mut Client| client.ask(&Request::Status { rules: false }).map_err(|e| anyhow!("{e}"));
+        let status = |client: &mut Client| {
+            client
+                .ask(&Request::Status { rules: false })
+                .map_err(|e| anyhow!("{e}"))
+        };
         // a status is there as soon as packets go
         wait(self.warm_up);
         let (a, begun) = (status(&mut client)?, Instant::now());
@@ -106,8 +114,22 @@ impl Bench {
     fn launch(&self, s: &Setting, r: &Run, offered: Offered) -> Result<Running> {
         let mut command = Command::new(&self.exe);
         let err = std::fs::File::create(self.folder.join("said")).context("what a run says")?;
-        command.current_dir(&self.folder).args(["run", "chain.yaml", "--json", "--quiet", "--control", "socket"]);
-        command.args(["--shadow", "off", "--verify-time", "0", "--batch", &r.batch.to_string()]);
+        command.current_dir(&self.folder).args([
+            "run",
+            "chain.yaml",
+            "--json",
+            "--quiet",
+            "--control",
+            "socket",
+        ]);
+        command.args([
+            "--shadow",
+            "off",
+            "--verify-time",
+            "0",
+            "--batch",
+            &r.batch.to_string(),
+        ]);
         for c in &s.chains {
             let file = format!("{}.pcap", c.name);
             chain::frames(&self.folder.join(&file), c.sizes)?;
@@ -121,11 +143,21 @@ impl Bench {
             command.args(["--port", &format!("{}-out=memory:", c.name)]);
         }
         match &r.policy {
-            Some(policy) => command.args(["--schedule", policy, "--housekeeping", &self.cores.0.to_string()]),
+            Some(policy) => command.args([
+                "--schedule",
+                policy,
+                "--housekeeping",
+                &self.cores.0.to_string(),
+            ]),
             None => &mut command,
         };
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(err);
-        let child = command.spawn().with_context(|| format!("'{}'", self.exe.display()))?;
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(err);
+        let child = command
+            .spawn()
+            .with_context(|| format!("'{}'", self.exe.display()))?;
         let running = Running(child);
         if r.policy.is_none() {
             // one function: it has the functions' core, with its load
@@ -135,19 +167,31 @@ impl Bench {
     }
 
     /// Steps at their time, and looks all the while.
-    fn steps(&self, s: &Setting, seconds: f64, mut status: impl FnMut() -> Result<Value>) -> Result<Vec<Look>> {
+    fn steps(
+        &self,
+        s: &Setting,
+        seconds: f64,
+        mut status: impl FnMut() -> Result<Value>,
+    ) -> Result<Vec<Look>> {
         let begun = Instant::now();
         let mut due = s.steps.iter().peekable();
         let mut looks = Vec::new();
-        while begun.elapsed().as_secs_f64() < seconds && looks.len() < MOST_LOOKS && !super::interrupted() {
-            while let Some(step) = due.next_if(|step| begun.elapsed().as_secs_f64() >= step.at * seconds) {
+        while begun.elapsed().as_secs_f64() < seconds
+            && looks.len() < MOST_LOOKS
+            && !super::interrupted()
+        {
+            while let Some(step) =
+                due.next_if(|step| begun.elapsed().as_secs_f64() >= step.at * seconds)
+            {
                 step::take(&self.folder, step)?;
             }
             let v = status()?;
             let all = v["schedule"]["functions"].as_array().into_iter().flatten();
             looks.push(Look {
                 at: begun.elapsed().as_secs_f64(),
-                run: all.map(|f| f["run_seconds"].as_f64().unwrap_or(0.0)).collect(),
+                run: all
+                    .map(|f| f["run_seconds"].as_f64().unwrap_or(0.0))
+                    .collect(),
             });
             std::thread::sleep(LOOK_EVERY);
         }
@@ -173,7 +217,13 @@ fn connect(socket: &Path, running: &mut Running) -> Result<Client> {
         }
         if let Some(status) = running.0.try_wait()? {
             let said = std::fs::read_to_string(socket.with_file_name("said")).unwrap_or_default();
-            let words = said.lines().last().unwrap_or_default();
+            let lines: Vec<&str> = said
+                .lines()
+                .map(str::trim)
+                .filter(|l| !l.is_empty())
+                .take(4)
+                .collect();
+            let words = lines.join("; ");
             bail!("onefold run has ended ({status}): {words}");
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -195,7 +245,12 @@ fn end(mut running: Running) -> Result<Value> {
 fn figures(s: &Setting, (a, b): (&Value, &Value), seconds: f64) -> Figures {
     let mut f = Figures::new();
     let delta = |path: &[&str]| {
-        let get = |v: &Value| path.iter().try_fold(v, |v, k| v.get(k)).and_then(Value::as_f64).unwrap_or(0.0);
+        let get = |v: &Value| {
+            path.iter()
+                .try_fold(v, |v, k| v.get(k))
+                .and_then(Value::as_f64)
+                .unwrap_or(0.0)
+        };
         get(b) - get(a)
     };
     let mpps = |n: f64| n / seconds / 1e6;
@@ -205,16 +260,24 @@ fn figures(s: &Setting, (a, b): (&Value, &Value), seconds: f64) -> Figures {
         let out = delta(&["ports", &leaves, "out", "packets"]);
         rates.push(out);
         f.insert(format!("Mpps {}", c.name), mpps(out));
-        *f.entry("in Mpps".to_string()).or_default() += mpps(delta(&["ports", &enters, "in", "packets"]));
-        f.insert(format!("shed/s {}", c.name), delta(&["schedule", "shed", &enters]) / seconds);
-        *f.entry("shed/s".to_string()).or_default() += delta(&["schedule", "shed", &enters]) / seconds;
+        *f.entry("in Mpps".to_string()).or_default() +=
+            mpps(delta(&["ports", &enters, "in", "packets"]));
+        f.insert(
+            format!("shed/s {}", c.name),
+            delta(&["schedule", "shed", &enters]) / seconds,
+        );
+        *f.entry("shed/s".to_string()).or_default() +=
+            delta(&["schedule", "shed", &enters]) / seconds;
         latencies(&mut stayed, (a, b), &leaves);
     }
     f.insert("Mpps".to_string(), mpps(rates.iter().sum()));
     let squares: f64 = rates.iter().map(|r| r * r).sum();
     let sum: f64 = rates.iter().sum();
     if squares > 0.0 {
-        f.insert("Jain".to_string(), sum * sum / (rates.len() as f64 * squares));
+        f.insert(
+            "Jain".to_string(),
+            sum * sum / (rates.len() as f64 * squares),
+        );
     }
     percentiles(&mut f, &stayed);
     functions(&mut f, s, (a, b), seconds);
@@ -224,16 +287,23 @@ fn figures(s: &Setting, (a, b): (&Value, &Value), seconds: f64) -> Figures {
 /// Of functions in processes.
 fn functions(f: &mut Figures, s: &Setting, (a, b): (&Value, &Value), seconds: f64) {
     let named = |v: &Value, list: &[&str], name: &str, key: &str| {
-        let all = list.iter().try_fold(v, |v, k| v.get(k)).and_then(Value::as_array)?;
+        let all = list
+            .iter()
+            .try_fold(v, |v, k| v.get(k))
+            .and_then(Value::as_array)?;
         all.iter().find(|x| x["name"] == name)?.get(key)?.as_f64()
     };
-    let delta = |list: &[&str], name: &str, key: &str| Some(named(b, list, name, key)? - named(a, list, name, key)?);
+    let delta = |list: &[&str], name: &str, key: &str| {
+        Some(named(b, list, name, key)? - named(a, list, name, key)?)
+    };
     const SCHEDULE: &[&str] = &["schedule", "functions"];
     let (mut run, mut waited) = (BTreeMap::new(), 0.0);
     for x in &s.functions {
         let name = &x.name;
         let of = |key: &str| delta(SCHEDULE, name, key);
-        let Some(ran) = of("run_seconds") else { continue };
+        let Some(ran) = of("run_seconds") else {
+            continue;
+        };
         run.insert(name, ran);
         waited += of("wait_seconds").unwrap_or(0.0);
         f.insert(format!("cpu {name}"), ran / seconds * 100.0);
@@ -256,7 +326,10 @@ fn functions(f: &mut Figures, s: &Setting, (a, b): (&Value, &Value), seconds: f6
             f.insert(format!("share {name}"), ran / all * 100.0);
         }
         f.insert("wait/run".to_string(), waited / all);
-        let switches = ["voluntary/s", "involuntary/s"].iter().filter_map(|k| f.get(*k)).sum();
+        let switches = ["voluntary/s", "involuntary/s"]
+            .iter()
+            .filter_map(|k| f.get(*k))
+            .sum();
         f.insert("switches/s".to_string(), switches);
     }
 }
@@ -264,7 +337,10 @@ fn functions(f: &mut Figures, s: &Setting, (a, b): (&Value, &Value), seconds: f6
 /// Adds how long packets were in the chain that left at a port between two looks: ns, and how many.
 fn latencies(all: &mut BTreeMap<u64, f64>, (a, b): (&Value, &Value), port: &str) {
     let buckets = |v: &Value| {
-        let list = v["ports"][port]["latency"]["buckets"].as_array().cloned().unwrap_or_default();
+        let list = v["ports"][port]["latency"]["buckets"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
         let pair = |p: &Value| Some((p.get(0)?.as_u64()?, p.get(1)?.as_f64()?));
         list.iter().filter_map(pair).collect::<Vec<_>>()
     };
@@ -291,7 +367,12 @@ fn percentiles(f: &mut Figures, stayed: &BTreeMap<u64, f64>) {
         }
         0.0
     };
-    for (name, share) in [("p25 us", 0.25), ("p50 us", 0.5), ("p75 us", 0.75), ("p99 us", 0.99)] {
+    for (name, share) in [
+        ("p25 us", 0.25),
+        ("p50 us", 0.5),
+        ("p75 us", 0.75),
+        ("p99 us", 0.99),
+    ] {
         f.insert(name.to_string(), at(share));
     }
     f.insert("spread us".to_string(), at(0.75) - at(0.25));
@@ -329,10 +410,22 @@ mod tests {
         let b = look(3_000_000, json!([[1000, 12], [5000, 2], [9000, 1]]));
         let f = figures(&s, (&a, &b), 2.0);
         let of = |name: &str| f.get(name).copied().unwrap_or(f64::NAN);
-        assert_eq!((of("Mpps"), of("Mpps a"), of("in Mpps"), of("Jain")), (1.0, 1.0, 2.0, 1.0));
-        assert_eq!((of("shed/s"), of("wasted/s f"), of("cpu f"), of("share f")), (500_000.0, 100_000.0, 100.0, 100.0));
-        assert_eq!((of("switches/s"), of("wait/run"), of("Mpps at f")), (30_000.0, 0.5, 1.0));
+        assert_eq!(
+            (of("Mpps"), of("Mpps a"), of("in Mpps"), of("Jain")),
+            (1.0, 1.0, 2.0, 1.0)
+        );
+        assert_eq!(
+            (of("shed/s"), of("wasted/s f"), of("cpu f"), of("share f")),
+            (500_000.0, 100_000.0, 100.0, 100.0)
+        );
+        assert_eq!(
+            (of("switches/s"), of("wait/run"), of("Mpps at f")),
+            (30_000.0, 0.5, 1.0)
+        );
         // five packets: 1, 1, 1, 5, 9 us
-        assert_eq!((of("p50 us"), of("p75 us"), of("p99 us"), of("mean us")), (1.0, 5.0, 9.0, 3.4));
+        assert_eq!(
+            (of("p50 us"), of("p75 us"), of("p99 us"), of("mean us")),
+            (1.0, 5.0, 9.0, 3.4)
+        );
     }
 }
