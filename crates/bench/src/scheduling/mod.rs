@@ -149,7 +149,7 @@ pub enum Load {
 /// Packets that pass functions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chain {
-    /// Its name: that of the port where they enter is `NAME-in`.
+    /// Its name: that of the port where they enter is `in-NAME`.
     pub name: String,
     /// The functions, by their place in [`Setting::functions`], each of them once.
     pub via: Vec<usize>,

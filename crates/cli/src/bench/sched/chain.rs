@@ -89,12 +89,12 @@ fn outer(t: &mut String, s: &Setting, n: usize, c: &Chain) {
     let _ = match a.work {
         Work::Click(_) => writeln!(
             t,
-            "  {0}-in: {{ in: \"[{enters}]{1}\" }}\n  {0}-out: {{ out: \"{2}[{leaves}]\" }}",
+            "  in-{0}: {{ in: \"[{enters}]{1}\" }}\n  out-{0}: {{ out: \"{2}[{leaves}]\" }}",
             c.name, a.name, b.name
         ),
         _ => writeln!(
             t,
-            "  {0}-in: {1}[{enters}]\n  {0}-out: {2}[{leaves}]",
+            "  in-{0}: {1}[{enters}]\n  out-{0}: {2}[{leaves}]",
             c.name, a.name, b.name
         ),
     };

@@ -139,8 +139,8 @@ impl Bench {
                 (Load::Share(share), Offered::Of(full)) => full * share / s.chains.len() as f64,
             };
             let pps = (pps as u64).max(1);
-            command.args(["--port", &format!("{}-in=memory:{file},rate={pps}", c.name)]);
-            command.args(["--port", &format!("{}-out=memory:", c.name)]);
+            command.args(["--port", &format!("in-{}=memory:{file},rate={pps}", c.name)]);
+            command.args(["--port", &format!("out-{}=memory:", c.name)]);
         }
         match &r.policy {
             Some(policy) => command.args([
@@ -256,7 +256,7 @@ fn figures(s: &Setting, (a, b): (&Value, &Value), seconds: f64) -> Figures {
     let mpps = |n: f64| n / seconds / 1e6;
     let (mut rates, mut stayed) = (Vec::new(), BTreeMap::new());
     for c in &s.chains {
-        let (enters, leaves) = (format!("{}-in", c.name), format!("{}-out", c.name));
+        let (enters, leaves) = (format!("in-{}", c.name), format!("out-{}", c.name));
         let out = delta(&["ports", &leaves, "out", "packets"]);
         rates.push(out);
         f.insert(format!("Mpps {}", c.name), mpps(out));
@@ -393,12 +393,12 @@ mod tests {
         let look = |n: u64, buckets: Value| {
             json!({
                 "ports": {
-                    "a-in": { "in": { "packets": 2 * n } },
-                    "a-out": { "out": { "packets": n }, "latency": { "buckets": buckets } },
+                    "in-a": { "in": { "packets": 2 * n } },
+                    "out-a": { "out": { "packets": n }, "latency": { "buckets": buckets } },
                 },
                 "processes": [{ "name": "f", "received": n }],
                 "schedule": {
-                    "shed": { "a-in": n / 2 },
+                    "shed": { "in-a": n / 2 },
                     "functions": [{
                         "name": "f", "run_seconds": n as f64 / 1e6, "wait_seconds": n as f64 / 2e6, "wasted": n / 10,
                         "voluntary_switches": n / 100, "involuntary_switches": n / 50,
