@@ -20,7 +20,7 @@ fn can() -> bool {
 fn experiments_are_listed() {
     let dir = temp("bench-sched-list");
     let (out, _) = run(&dir, 0, &["bench", "sched", "list"]);
-    let v = json(&dir, 0, &["bench", "sched", "list", "--json"]);
+    let v = json(&dir, 0, &["bench", "sched", "list"]);
     let all = v["experiments"].as_array().unwrap();
     assert!(all.len() > 20, "{v}");
     for e in all {
@@ -55,7 +55,6 @@ fn an_experiment_end_to_end() {
         "normal",
         "--policy",
         "nfvnice",
-        "--json",
         "--quiet",
         "--section",
         "out.md",
@@ -121,7 +120,7 @@ fn routers_merged_ones_and_costs_that_change() {
         return;
     }
     let dir = temp("bench-sched-more");
-    let small = ["--quick", "--seconds", "0.2", "--json", "--quiet"];
+    let small = ["--quick", "--seconds", "0.2", "--quiet"];
     let of =
         |more: &[&str]| -> Value { json(&dir, 0, &[&["bench", "sched"], more, &small].concat()) };
     let v = of(&[
