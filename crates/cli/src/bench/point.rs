@@ -164,23 +164,23 @@ fn entry(chain: &Chain, asked: Option<&str>) -> Result<usize> {
     }
 }
 
-/// What traffic is wanted that enters there.
-fn aimed_at(&self, entry: ElemId) -> AimParams {
-    AimParams {
-        flows: self.flows,
-        sizes: self.sizes.clone(),
-        protocols: self.protocols,
-        strict: false,
-        entry,
-        replies: self.replies,
-        one_way: false,
-        frames_per_flow: MAX_PER_FLOW,
-        keep_opening: false,
-        seed: self.seed,
-    }
-}
-
 impl Point {
+    /// What traffic is wanted that enters there.
+    fn aimed_at(&self, entry: ElemId) -> AimParams {
+        AimParams {
+            flows: self.flows,
+            sizes: self.sizes.clone(),
+            protocols: self.protocols,
+            strict: false,
+            entry,
+            replies: self.replies,
+            one_way: false,
+            frames_per_flow: MAX_PER_FLOW,
+            keep_opening: false,
+            seed: self.seed,
+        }
+    }
+
     /// Makes a chain's packets and executions. `None`: its errors have been printed. Remarks are added to `warnings`;
     /// `go_on` is told how much of how much is done, and stops it by saying no.
     pub fn make(
