@@ -65,6 +65,10 @@ part_reloads() {
 part_scaling() {
   $CARGO test --profile quick --locked -p onefold --test live -- --ignored --nocapture load::
 }
+# schedule: scheduling policies on three functions of 120, 270 and 550 cycles on one core, in turn: figures (root)
+part_schedule() {
+  $CARGO test --profile quick --locked -p onefold --test scheduling -- --ignored --nocapture figures
+}
 # live: live traffic through the ISP edge for LIVE_MINUTES (60): flows come and go, reloads, rules, routes, groups that move (root)
 part_live() {
   $CARGO test --profile quick --locked -p onefold --test live -- --ignored --nocapture hour::
