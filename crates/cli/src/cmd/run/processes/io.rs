@@ -1,6 +1,6 @@
 //! A port of the chain, as the launcher has it: what is behind it, and its rings.
 
-use onefold_packet::Timestamp;
+use onefold_packet::{Pkt, Timestamp};
 use onefold_runtime::{Count, Loss, Port};
 use onefold_traffic::Histogram;
 use serde_json::{Value, json};
@@ -52,6 +52,14 @@ impl Io {
     pub fn link(&self) -> Option<&'static str> {
         let port = self.port.as_ref().filter(|p| p.is_live())?;
         Some(port.link().name())
+    }
+
+    /// These packets leave here now; how long live ones were in the chain is remembered.
+    pub fn left(&mut self, live: bool, packets: &[Pkt], now: Timestamp) {
+        for p in packets.iter().filter(|_| live) {
+            let stayed = now.0.saturating_sub(p.anno.timestamp.0);
+            self.stayed.record(u64::try_from(stayed).unwrap_or(0));
+        }
     }
 
     /// The key `latency` of a port in the report: how long packets that left here were in the chain, ns; `None`: none
