@@ -1,5 +1,6 @@
 //! From a chain file's name to a [`Chain`].
 
+use crate::cores::Cores;
 use crate::edit::{self, Edit};
 use crate::error::{ChainError, Reader};
 use crate::file::{ChainFile, ClickSpec, Function, Loc, PortSpec};
@@ -8,7 +9,7 @@ use crate::kinds::KindCx;
 use crate::links::{PortRef, parse_links, parse_port};
 use crate::live::{Attached, Live, LivePort, attach};
 use crate::params;
-use crate::placement::{self, Placement};
+use crate::placement::{self, Interconnect, OnCrash, Placement};
 use crate::places;
 use crate::stitch::{Chain, FunctionInfo, Part, Wiring, stitch};
 use crate::values;
@@ -17,6 +18,7 @@ use crate::yaml;
 use onefold_click::diag::Diagnostic;
 use onefold_click::source::{FileId, Span};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Most functions of a chain, repeated ones counted one by one.
 pub const MAX_FUNCTIONS: usize = 1024;
@@ -129,6 +131,7 @@ fn load_click(
         rules: Vec::new(),
         placement: Placement::default(),
         native: None,
+        external: None,
     };
     let part = Part::new(reader, info, graph, None, Vec::new(), span);
     let ports = part.info.ports.iter().enumerate().map(|(n, device)| {
@@ -215,7 +218,7 @@ fn load_inner(
     let doc: Option<ChainFile> = yaml::read(&first, file, reader);
     // Scripts of Click configurations may use $(handler) themselves; elsewhere an unknown name is a mistake.
     let in_click =
-        (doc.as_ref()).is_some_and(|d| d.functions.values().any(|f| f.value.click.is_some()));
+        (doc.as_ref()).is_some_and(|d| d.functions.values().any(|f| f.value.click.is_some() || f.value.external.is_some()));
     if !in_click {
         values::tell_unresolved(&first, file, &header.parameters, reader);
     }
@@ -224,7 +227,8 @@ fn load_inner(
     edit::apply(&mut doc, &edits, file, reader);
     let doc = doc;
     attach(&doc, reader);
-    placement::check_interconnect(&doc, file, reader);
+    let interconnect = placement::interconnect(&doc, file, reader);
+    let cores = Cores::read(doc.cores.as_ref(), file, reader);
     let path = Path::new(shown);
     let folder = path
         .parent()
@@ -246,7 +250,38 @@ fn load_inner(
     wiring.failed = failed;
     let name = doc.name.clone().unwrap_or(default_name);
     let description = doc.description.clone().unwrap_or_default();
-    Some(stitch(reader, name, description, parts, wiring))
+    let chain = stitch(reader, name, description, parts, wiring);
+    check_placement(&chain, interconnect, &doc, file, reader);
+    Some(Chain {
+        interconnect,
+        cores,
+        ..chain
+    })
+}
+
+/// What cannot be connected so is told.
+fn check_placement(
+    chain: &Chain,
+    interconnect: Interconnect,
+    doc: &ChainFile,
+    file: FileId,
+    reader: &mut Reader,
+) {
+    let Some(word) = doc.interconnect.as_ref().filter(|_| interconnect.is_wired()) else {
+        return;
+    };
+    let span = Span::new(file, word.start, word.start + word.len.max(1));
+    for f in &chain.functions {
+        let (name, how) = (&f.name, interconnect.name());
+        if f.native.is_some() {
+            let text = format!("interconnect: {how}: {name} is a native function, which reads rings only");
+            reader.error_hint(span, text, "write 'interconnect: rings'");
+        }
+        if f.placement.on_crash == OnCrash::Bypass {
+            let text = format!("interconnect: {how}: {name} cannot be bypassed there");
+            reader.error_hint(span, text, "write 'interconnect: rings', or 'on-crash: wait'");
+        }
+    }
 }
 
 /// The functions of a chain file.
@@ -445,6 +480,9 @@ fn kinds_of(f: &Function, cx: &mut KindCx<'_>) -> Vec<(&'static str, String)> {
     if let Some(k) = &f.native {
         made.push(("native", k.click(cx)));
     }
+    if let Some(k) = &f.external {
+        made.push(("external", k.click()));
+    }
     made
 }
 
@@ -486,6 +524,7 @@ fn build_function(
     };
     let mut made = kinds_of(f, &mut cx);
     let native = f.native.as_ref().and_then(|k| k.program(&cx));
+    let external = (f.external.as_ref()).and_then(|k| k.black_box(&mut cx).map(Arc::new));
     let rules = std::mem::take(&mut cx.rules);
     let kinds_given = made.len() + usize::from(f.click.is_some());
     if kinds_given != 1 {
@@ -496,7 +535,7 @@ fn build_function(
         reader.error_hint(
             span,
             format!("function '{name}' {message}"),
-            "give exactly one of click, firewall, router, nat, load-balancer, dpi, monitor, vlan, native",
+            "give exactly one of click, firewall, router, nat, load-balancer, dpi, monitor, vlan, native, external",
         );
         return None;
     }
@@ -522,6 +561,7 @@ fn build_function(
                 rules,
                 placement,
                 native,
+                external,
             };
             Some(Part::new(reader, info, graph, names, macs, span))
         }

@@ -73,6 +73,9 @@ enum Command {
     /// One process of a chain whose functions run in several: `run` launches it
     #[command(hide = true)]
     Segment(Box<cmd::run::processes::segment::Args>),
+    /// The first process of a black box's namespaces: `run` launches it
+    #[command(hide = true)]
+    Box(cmd::run::processes::outside::inner::Args),
     /// Says how a running chain stands
     Status(cmd::status::Args),
     /// Shows how a running chain stands, again and again: rates, drops, load
@@ -129,6 +132,7 @@ fn main() -> ExitCode {
         Command::Show(a) => cmd::show::run(&a),
         Command::Run(a) => cmd::run::run(&a),
         Command::Segment(a) => cmd::run::processes::segment::run(&a),
+        Command::Box(a) => cmd::run::processes::outside::inner::run(&a),
         Command::Status(a) => cmd::status::run(&a),
         Command::Top(a) => cmd::top::run(&a),
         Command::Reload(a) => cmd::reload::run(&a),

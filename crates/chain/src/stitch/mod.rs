@@ -6,9 +6,11 @@ mod ends;
 mod join;
 
 use crate::error::Reader;
+use crate::cores::Cores;
+use crate::kinds::external::BlackBox;
 use crate::kinds::native::NativeProgram;
 use crate::links::{Link, PortRef};
-use crate::placement::Placement;
+use crate::placement::{Interconnect, Placement};
 use crate::rules::ListedRule;
 use crate::stitch::ends::Ends;
 use indexmap::IndexMap;
@@ -16,6 +18,7 @@ use onefold_click::FlatGraph;
 use onefold_click::source::Span;
 use onefold_element::GraphSpec;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Most elements of a stitched graph.
 pub const MAX_ELEMENTS: usize = 1 << 20;
@@ -37,6 +40,10 @@ pub struct Chain {
     pub links: Vec<LinkInfo>,
     /// Remarks; no errors.
     pub warnings: Vec<onefold_click::diag::Diagnostic>,
+    /// How functions in processes of their own are connected.
+    pub interconnect: Interconnect,
+    /// Who runs on which core.
+    pub cores: Cores,
 }
 
 /// A port of the chain.
@@ -69,6 +76,8 @@ pub struct FunctionInfo {
     pub placement: Placement,
     /// Of a function that is a program of its own: what is launched.
     pub native: Option<NativeProgram>,
+    /// Of a black box: what is made.
+    pub external: Option<Arc<BlackBox>>,
 }
 
 /// A link of a chain, one way.
@@ -298,6 +307,8 @@ pub(crate) fn stitch(
             })
             .collect(),
         warnings: Vec::new(),
+        interconnect: Interconnect::default(),
+        cores: Cores::default(),
     };
     if reader.ok() {
         join::join(reader, &mut chain, &parts, &wiring, &ends);

@@ -2,6 +2,7 @@
 //! the middle. Needs root; everything that is made has names of its own and is removed.
 
 mod bench_live;
+mod boxes;
 mod changes;
 #[path = "../common/mod.rs"]
 mod common;

@@ -2,10 +2,12 @@
 //! process, this one launches them all, and moves packets between devices or captures and their rings. What goes from
 //! one segment to the next one, that one's process puts into the next one's ring by itself.
 
+mod cores;
 mod hello;
 mod io;
 mod kids;
 mod mover;
+pub mod outside;
 mod report;
 pub mod segment;
 
@@ -23,12 +25,16 @@ use kids::{Kid, Launch};
 use mover::Mover;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use onefold_chain::segments::Segments;
-use onefold_chain::{Attached, Chain, Diagnostic};
+use onefold_chain::cores::Given;
+use onefold_chain::{Attached, Chain, Diagnostic, Interconnect};
 use onefold_nf::{Memory, Plan, Region, Seat, Shape, Waker};
 use onefold_packet::Timestamp;
 use onefold_port_ring::Packets;
 use onefold_runtime::{Clock, PortSpec};
 use onefold_verify::generate::adapt::Adapter;
+use outside::beyond::Beyond;
+use outside::fabric;
+use outside::place::Places;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -58,12 +64,12 @@ pub fn run(
         }
     };
     let clock = Clock::start();
-    let start = match live.is_empty() {
-        true => runner::first_time(inputs)?,
-        false => clock.origin(),
+    let recorded = match live.is_empty() {
+        true => Some(runner::first_time(inputs)?),
+        false => None,
     };
     let adapter = match args.adapt {
-        true => match super::workers::graph(args, chain, start, args.quiet) {
+        true => match super::workers::graph(args, chain, recorded.unwrap_or(clock.origin()), args.quiet) {
             Ok(g) => Some(Adapter::new(&program::synthesize_graph(&g).program)),
             Err(code) => return Ok(code),
         },
@@ -72,7 +78,10 @@ pub fn run(
     let is_live = !live.is_empty();
     let mut run_plan = run_plan(args, clock, adapter, (live, &attached));
     let specs = runner::ports(chain, &mut run_plan)?;
+    let places = Places::new(chain, &segments, args.quiet)?;
     let wiring = Wiring::new(chain, &segments)?;
+    // through interfaces and black boxes packets go in real time
+    let in_real_time = is_live || places.settle.is_some();
     let (memory, fd) = Memory::create(wiring.plan.bytes, false).context("shared memory")?;
     let plan = Plan {
         bytes: memory.len(),
@@ -83,7 +92,10 @@ pub fn run(
     let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
     let event: OwnedFd = event.into();
     let cores = merge::cores();
-    let spins = match cores.len() > segments.all.len() {
+    let wants: Vec<(&str, Option<u32>)> =
+        (segments.all.iter()).map(|s| (s.name.as_str(), s.affinity)).collect();
+    let given = chain.cores.give(&cores, &wants)?;
+    let spins = match cores.len() > segments.all.len() && !given.rounds {
         true => SPINS,
         false => 0,
     };
@@ -91,19 +103,34 @@ pub fn run(
         memory: fd,
         event: event.try_clone()?,
         plan: plan.clone(),
-        start,
-        live: is_live,
+        start: match in_real_time {
+            true => clock.origin(),
+            false => recorded.unwrap_or(clock.origin()),
+        },
+        live: in_real_time,
         spins,
         quiet: args.quiet,
+        recorded: !is_live,
+        longest_back_off: args.back_off(),
     };
-    let kids = kids(&segments, &wiring, &launch, &cores)?;
+    cores::say(&chain.cores, &given, args.quiet);
+    let fabric = (places.cables.as_ref())
+        .map(|c| fabric::start(c, given.switch))
+        .transpose()?
+        .flatten();
+    let kids = kids(&segments, &wiring, &launch, (&places, &given))?;
     let ios = ios(specs, &wiring, &seat);
+    let forwards = wiring.forwards(&seat);
     runner::catch_interrupt();
     let mut mover = Mover::new(
         Packets::new(seat, !is_live, usize::MAX),
         region,
         (launch, kids),
     );
+    mover.beyond(Beyond::new(forwards, fabric, places.settle));
+    if let Some(core) = given.switch {
+        merge::pin(core as usize);
+    }
     mover.ports(
         ios,
         (clock, is_live),
@@ -173,6 +200,8 @@ struct Outer {
 
 /// Which rings there are, and whose.
 struct Wiring {
+    /// Of a manager: rings that it takes from, and where what comes from each goes.
+    managed: Vec<(u32, u32)>,
     plan: Plan,
     /// By segment: ports of its chain, with the ring that packets come from, and the one that they leave through.
     ports: Vec<Vec<PortRings>>,
@@ -204,11 +233,21 @@ impl Wiring {
                 of.push((peer, ring, arrives));
             }
         };
-        for c in &segments.cuts {
-            let ring = links.len() as u32;
-            links.push((number(c.from), number(c.to)));
-            add(c.from, &c.port, (ring, false), format!("segment {}", c.to));
-            add(c.to, &c.port, (ring, true), format!("segment {}", c.from));
+        let mut managed = Vec::new();
+        // through interfaces there are no rings
+        let cuts = segments.cuts.iter().filter(|_| !chain.interconnect.is_wired());
+        for c in cuts {
+            let (from, mut to) = (links.len() as u32, links.len() as u32);
+            if chain.interconnect == Interconnect::Manager {
+                links.push((number(c.from), 0));
+                to += 1;
+                links.push((0, number(c.to)));
+                managed.push((from, to));
+            } else {
+                links.push((number(c.from), number(c.to)));
+            }
+            add(c.from, &c.port, (from, false), format!("segment {}", c.to));
+            add(c.to, &c.port, (to, true), format!("segment {}", c.from));
         }
         for p in &chain.ports {
             for (s, segment) in segments.all.iter().enumerate() {
@@ -251,12 +290,19 @@ impl Wiring {
             way.collect()
         });
         Ok(Wiring {
+            managed,
             around: around.collect(),
             plan: Plan::new(shape, &links)?,
             ports,
             entries,
             exits,
         })
+    }
+
+    /// What a manager forwards: from inputs of its seat to outputs.
+    fn forwards(&self, seat: &Seat) -> Vec<(usize, usize)> {
+        let ends = |(from, to): &(u32, u32)| Some((seat.input_of(*from)?, seat.output_of(*to)?));
+        self.managed.iter().filter_map(ends).collect()
     }
 }
 
@@ -265,32 +311,18 @@ fn kids(
     segments: &Segments,
     wiring: &Wiring,
     launch: &Launch,
-    cores: &[usize],
+    (places, given): (&Places, &Given),
 ) -> Result<Vec<Kid>> {
     let mut all = Vec::new();
     for (i, segment) in segments.all.iter().enumerate() {
-        let chosen = match cores.len() {
-            0 | 1 => None,
-            n => cores.get((i + 1) % n).map(|c| *c as u32),
-        };
-        if let Some(core) = segment.affinity
-            && !cores.contains(&(core as usize))
-        {
-            bail!(
-                "{}: affinity: there is no core {core} to be had; there are {cores:?}",
-                segment.name
-            );
-        }
-        let core = segment.affinity.or(chosen);
         let rings = wiring.ports.get(i).cloned().unwrap_or_default();
         let around = wiring.around.get(i).cloned().unwrap_or_default();
-        all.push(Kid::new(
-            i as u32 + 1,
-            segment,
-            (rings, around),
-            core,
-            launch,
-        )?);
+        let place = (
+            given.functions.get(i).copied().flatten(),
+            places.outside.get(i).cloned().unwrap_or_default(),
+            places.isolation.get(i).cloned().unwrap_or_default(),
+        );
+        all.push(Kid::new(i as u32 + 1, segment, (rings, around), place, launch)?);
     }
     Ok(all)
 }

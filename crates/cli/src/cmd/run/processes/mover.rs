@@ -8,13 +8,14 @@
 
 use super::io::Io;
 use super::kids::{Kid, Launch};
+use super::outside::beyond::Beyond;
 use crate::live::LivePlan;
 use crate::progress::Progress;
 use crate::runner;
 use anyhow::{Result, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use onefold_chain::segments::Segments;
-use onefold_nf::{LIFE, LONGEST_SLEEP, Purpose, Region, Ring, occupancy, quiet};
+use onefold_nf::{LIFE, LONGEST_SLEEP, Purpose, Region, Ring, occupancy, quiet, reclaim};
 use onefold_packet::{Pkt, Timestamp};
 use onefold_port_ring::Packets;
 use onefold_runtime::Clock;
@@ -68,6 +69,10 @@ pub struct Mover {
     came: u64,
     /// Packets that are still in rings at the end: a process that was to take them is not there, or too slow.
     pub left: u64,
+    /// Slots that nobody has in the end: there are none, but for an error of Onefold's.
+    pub missing: u64,
+    /// What is not between a process and the next one by rings.
+    pub beyond: Beyond,
 }
 
 impl Mover {
@@ -94,7 +99,20 @@ impl Mover {
             looked: Instant::now(),
             came: 0,
             left: 0,
+            missing: 0,
+            beyond: Beyond::default(),
         }
+    }
+
+    /// These are forwarded, or not in rings.
+    pub fn beyond(&mut self, beyond: Beyond) {
+        self.beyond = beyond;
+    }
+
+    /// Is nothing under way?
+    fn is_quiet(&mut self) -> bool {
+        let quiet = !self.packets.is_blocked() && quiet(&self.region, &self.rings);
+        self.beyond.is_quiet(quiet, &self.region)
     }
 
     /// These are its ports.
@@ -144,6 +162,7 @@ impl Mover {
     /// Looks after the processes.
     fn look(&mut self) -> Result<()> {
         self.looked = Instant::now();
+        self.beyond.look()?;
         for kid in &mut self.kids {
             if let Some(slots) = kid.look(&self.launch, &self.region)? {
                 self.packets.seat().reclaim(&slots);
@@ -185,7 +204,7 @@ impl Mover {
                 all += self.some.len();
                 io.sent.packets += self.some.len() as u64;
                 io.sent.bytes += self.some.iter().map(|p| p.len() as u64).sum::<u64>();
-                let now = match self.live {
+                let now = match self.launch.live {
                     true => self.clock.now(),
                     false => self.now,
                 };
@@ -198,10 +217,11 @@ impl Mover {
                 self.free.append(&mut self.some);
             }
         }
+        all += self.beyond.forward(self.packets.seat())?;
+        self.packets.flush()?;
         if all > 0 {
             self.packets.seat().release();
         }
-        self.packets.flush()?;
         Ok(all)
     }
 
@@ -235,7 +255,7 @@ impl Mover {
         }
         // one at a time, by wish
         let alone = self.batch == 1 || self.last.is_some_and(|last| last != port);
-        !alone || quiet(&self.region, &self.rings)
+        !(alone || self.beyond.is_slow()) || self.is_quiet()
     }
 
     /// Recorded packets go in, as many as may. `None`: there are none any more.
@@ -275,6 +295,7 @@ impl Mover {
     /// What is in `some` goes in.
     fn send(&mut self, output: usize) -> Result<()> {
         self.came += self.some.len() as u64;
+        self.beyond.fed();
         self.packets.send(output, &mut self.some);
         self.packets.flush()?;
         self.free.append(&mut self.some);
@@ -339,7 +360,7 @@ impl Mover {
             let moved = self.drain()?;
             let fed = self.feed()?;
             let passed = self.tend()?;
-            if fed.is_none() && quiet(&self.region, &self.rings) && self.drain()? == 0 {
+            if fed.is_none() && self.is_quiet() && self.drain()? == 0 {
                 break;
             }
             interrupted = runner::interrupted().load(Ordering::Relaxed);
@@ -367,7 +388,9 @@ impl Mover {
         }
         progress.finish();
         let seconds = begun.elapsed().as_secs_f64();
-        self.end(Some(self.now + linger))?;
+        // in real time, clocks have gone on by themselves
+        let to = (!self.launch.live).then_some(self.now + linger);
+        self.end(to)?;
         Ok(Ended {
             seconds,
             interrupted,
@@ -502,9 +525,11 @@ impl Mover {
         for kid in &mut self.kids {
             kid.end(COMMAND);
         }
+        self.beyond.end();
         self.drain()?;
         self.packets.give_up();
         self.left = self.rings.iter().map(|r| u64::from(occupancy(r))).sum();
+        self.missing = self.missing_slots();
         for io in &mut self.ios {
             if let Some(p) = &mut io.port {
                 p.finish()?;
@@ -513,16 +538,34 @@ impl Mover {
         Ok(())
     }
 
+    /// Slots that are neither the launcher's nor in a ring, once all processes have ended and what they had is back.
+    fn missing_slots(&mut self) -> u64 {
+        // handles of the launcher's own may have some still
+        self.free.clear();
+        self.some.clear();
+        for k in &self.kids {
+            let back = reclaim(&self.region, &self.launch.plan, k.number);
+            self.packets.seat().reclaim(&back.slots);
+        }
+        let seat = self.packets.seat();
+        seat.tidy();
+        let has = (seat.spare() + seat.held()) as u64;
+        let rings = (0..self.launch.plan.shape.rings).filter_map(|n| self.region.ring(n));
+        let on_the_way: u64 = rings.map(|r| u64::from(occupancy(&r))).sum();
+        let all = u64::from(self.launch.plan.shape.slots);
+        all.saturating_sub(has + on_the_way)
+    }
+
     /// What is under way comes out; with packets in real time, as far as that takes no longer than `most`.
     fn settle(&mut self, most: Duration) -> Result<()> {
         let begun = Instant::now();
         // Bound: a chain whose processes run comes to rest; one that does not has `COMMAND`
-        while begun.elapsed() < if self.live { most } else { COMMAND } {
+        while begun.elapsed() < if self.launch.live { most } else { COMMAND } {
             let moved = self.drain()?;
             self.tend()?;
             let ports = self.ios.iter().filter_map(|io| io.port.as_ref());
             let backlog = ports.map(|p| p.backlog()).sum::<usize>();
-            if moved == 0 && backlog == 0 && quiet(&self.region, &self.rings) {
+            if moved == 0 && backlog == 0 && self.is_quiet() {
                 break;
             }
             for p in self.ios.iter_mut().filter_map(|io| io.port.as_mut()) {

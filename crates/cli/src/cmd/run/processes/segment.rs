@@ -2,6 +2,9 @@
 //! who launched it.
 
 use super::hello::{Hello, LONGEST};
+use super::outside::Wire;
+use super::outside::attach::{Attached, attach, packet_port};
+use super::outside::sleeper::Sleeper;
 use crate::cmd::run::{self, Made, workers};
 use crate::common;
 use crate::deploy::{Renewal, Verifier};
@@ -16,7 +19,7 @@ use onefold_nf::service::ServiceClock;
 use onefold_nf::{Channel, LONGEST_SLEEP, Memory, Plan, Region, Seat, State, Waker};
 use onefold_packet::Timestamp;
 use onefold_port_ring::{Packets, RingPort, Shared, lock};
-use onefold_runtime::{Clock, Polling, PortSpec, Rhythm, Step, Worker};
+use onefold_runtime::{Clock, Polling, Port, PortSpec, Rhythm, Step, Worker};
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -60,12 +63,34 @@ pub fn run(args: &Args) -> Result<u8> {
     let quota = plan.shape.slots as usize / (plan.shape.nfs as usize + 1) / 2;
     let packets: Shared = Arc::new(Mutex::new(Packets::new(seat, !hello.live, quota)));
     let args = args.run.silent();
-    let mut process = match Process::new(&args, hello, packets)? {
+    let boxed = hello.outside.boxed.as_ref();
+    let mut attached = boxed.map(|b| attach(b, &args.dpdk())).transpose()?;
+    let devices = devices(&hello.outside.wires, attached.as_mut())?;
+    let mut process = match Process::new(&args, hello, packets, devices)? {
         Ok(p) => p,
         Err(code) => return Ok(code),
     };
     process.run()?;
+    if let Some(a) = attached {
+        a.end();
+    }
     process.report(&args, &mut channel)
+}
+
+/// Devices of a process, each with the port of its chain that packets leave through, and the one that they arrive at.
+type Devices = Vec<(Option<String>, Option<String>, Box<dyn Port>)>;
+
+fn devices(wires: &[Wire], attached: Option<&mut Attached>) -> Result<Devices> {
+    let mut all = Devices::new();
+    for w in wires {
+        let name = w.sends.as_ref().or(w.receives.as_ref());
+        let port = packet_port(name.map_or("", |n| n), &w.interface)?;
+        all.push((w.sends.clone(), w.receives.clone(), port));
+    }
+    for (port, device) in attached.map(|a| a.devices.drain(..)).into_iter().flatten() {
+        all.push((Some(port.clone()), Some(port), device));
+    }
+    Ok(all)
 }
 
 /// A part of a chain that runs.
@@ -86,6 +111,8 @@ struct Process {
     blocked: Option<Instant>,
     service: ServiceClock,
     begun: Instant,
+    /// Of one that has devices besides its rings.
+    sleeper: Option<Sleeper>,
 }
 
 impl Process {
@@ -94,7 +121,12 @@ impl Process {
         args: &run::Args,
         hello: Hello,
         packets: Shared,
+        devices: Devices,
     ) -> Result<std::result::Result<Process, u8>> {
+        let args = &match hello.recorded {
+            true => args.without_protection(),
+            false => args.clone(),
+        };
         let chain = hello.chain.chain();
         let start = Timestamp(hello.start);
         let graph = match workers::graph(args, &chain, start, true) {
@@ -109,8 +141,12 @@ impl Process {
             Ok(begun) => begun,
             Err(code) => return Ok(Err(code)),
         };
-        let mut specs = Vec::new();
+        let with_devices = !devices.is_empty();
+        let mut specs = device_ports(&chain, devices);
         for p in &chain.ports {
+            if hello.outside.has(&p.name) {
+                continue;
+            }
             let rings = hello.ports.iter().find(|r| r.0 == p.name);
             let (input, output) = rings.map_or((None, None), |r| (r.1, r.2));
             let ends = {
@@ -138,8 +174,13 @@ impl Process {
         let done = region
             .nf(hello.me)
             .map(|b| b.said().done.load(Ordering::Relaxed));
+        let mut worker = Worker::new(executor, specs, args.batch_size());
+        let sleeper = with_devices
+            .then(|| Sleeper::new(region.clone(), hello.me, &mut worker))
+            .transpose()?;
         Ok(Ok(Process {
-            worker: Worker::new(executor, specs, args.batch_size()),
+            worker,
+            sleeper,
             renewal: Renewal::new(verifier, policy, false, !hello.live),
             made,
             chain,
@@ -181,6 +222,9 @@ impl Process {
                 }
             };
             if attend {
+                if self.sleeper.is_some() {
+                    self.worker.attend();
+                }
                 self.warn();
                 runner::forward_prints(self.worker.executor().flow_mut().peek_graph_mut());
             }
@@ -270,6 +314,12 @@ impl Process {
             return Ok(());
         };
         let ordered = || block.orders().command.load(Ordering::Acquire) != self.done;
+        if let Some(sleeper) = &mut self.sleeper {
+            drop(all);
+            let packets = &self.packets;
+            let awake = || !lock(packets).seat().is_idle() || ordered();
+            return sleeper.sleep((&mut self.worker, clock), awake);
+        }
         let seat = all.seat();
         if !self.spins.until(|| !seat.is_idle() || ordered()) {
             seat.sleep(most, ordered);
@@ -322,6 +372,9 @@ impl Process {
         for w in self.worker.take_warnings() {
             eprintln!("{}: {w}", self.chain.name);
         }
+        for r in self.worker.take_remarks() {
+            eprintln!("{}: {}: {}", self.chain.name, r.port, r.text);
+        }
     }
 
     /// Says at the end what it has done.
@@ -368,6 +421,24 @@ impl Process {
         }
         Ok(common::HOLDS)
     }
+}
+
+/// Ports of its chain that are devices: two of them, where one cable has both ways.
+fn device_ports(chain: &Chain, devices: Devices) -> Vec<PortSpec> {
+    let port = |name: &Option<String>| {
+        let name = name.as_ref()?;
+        chain.ports.iter().find(|p| p.name == *name)
+    };
+    let all = devices.into_iter().map(|(sends, receives, device)| {
+        let (out, arrives) = (port(&sends), port(&receives));
+        PortSpec {
+            name: sends.or(receives).unwrap_or_default(),
+            entry: arrives.and_then(|p| p.source).map(|s| ElemId(s as u32)),
+            sinks: out.map_or(Vec::new(), |p| p.sinks.iter().map(|s| ElemId(*s as u32)).collect()),
+            port: Some(device),
+        }
+    });
+    all.collect()
 }
 
 /// What was taken in is done with, unless what came of it waits for room, and has not done so for long: then rings fill
