@@ -64,6 +64,10 @@ part_reloads() {
 part_scaling() {
   $CARGO test --profile quick --locked -p onefold --test live -- --ignored --nocapture load::
 }
+# kills: a thousand processes of functions and black boxes killed at half load, another chain beside them that loses nothing (root)
+part_kills() {
+  $CARGO test --locked -p onefold --test live -- --ignored --nocapture a_thousand_kills
+}
 # fuzz: every fuzz target with address sanitizer, two at a time
 part_fuzz() { scripts/fuzz.sh "${FUZZ_SECONDS:-240}" "$state/fuzz"; }
 

@@ -104,7 +104,10 @@ impl Cores {
         let Some(at) = c else {
             return Cores::default();
         };
-        let (c, span) = (&at.value, Span::new(file, at.start, at.start + at.len.max(1)));
+        let (c, span) = (
+            &at.value,
+            Span::new(file, at.start, at.start + at.len.max(1)),
+        );
         if c.functions.len().max(c.reserved.len()) > MOST_CORES {
             reader.error(span, format!("cores: a list names more than {MOST_CORES}"));
         }
@@ -120,7 +123,11 @@ impl Cores {
             && c.functions.contains(&s)
         {
             let text = format!("cores: in the multi-core plan the switch has core {s} to itself");
-            reader.error_hint(span, text, "leave it out of 'functions', or write 'plan: spread'");
+            reader.error_hint(
+                span,
+                text,
+                "leave it out of 'functions', or write 'plan: spread'",
+            );
         }
         Cores {
             plan: c.plan,
@@ -136,7 +143,11 @@ impl Cores {
     ///
     /// # Errors
     /// One is named that there is not, or none is left.
-    pub fn give(&self, there: &[usize], wants: &[(&str, Option<u32>)]) -> Result<Given, CoresError> {
+    pub fn give(
+        &self,
+        there: &[usize],
+        wants: &[(&str, Option<u32>)],
+    ) -> Result<Given, CoresError> {
         let is_there = |who: &str, core: u32| match there.contains(&(core as usize)) {
             true => Ok(core),
             false => Err(CoresError::NoCore {
@@ -145,11 +156,17 @@ impl Cores {
                 there: there.to_vec(),
             }),
         };
-        for core in self.switch.iter().chain(&self.functions).chain(&self.reserved) {
+        for core in self
+            .switch
+            .iter()
+            .chain(&self.functions)
+            .chain(&self.reserved)
+        {
             is_there("cores", *core)?;
         }
         for (name, want) in wants {
-            want.map(|c| is_there(&format!("{name}: affinity"), c)).transpose()?;
+            want.map(|c| is_there(&format!("{name}: affinity"), c))
+                .transpose()?;
         }
         let none = |who| CoresError::NoneLeft(who, there.to_vec(), self.reserved.clone());
         let open: Vec<u32> = (there.iter().map(|c| *c as u32))
@@ -157,31 +174,54 @@ impl Cores {
             .collect();
         if self.plan == Plan::SingleCore {
             let named = self.switch.or(self.functions.first().copied());
-            let core = named.or(self.reserved.first().copied()).or(open.first().copied());
+            let core = named
+                .or(self.reserved.first().copied())
+                .or(open.first().copied());
             let core = core.ok_or(none("the chain"))?;
             return Ok(Given {
                 switch: Some(core),
-                functions: wants.iter().map(|(_, want)| Some(want.unwrap_or(core))).collect(),
+                functions: wants
+                    .iter()
+                    .map(|(_, want)| Some(want.unwrap_or(core)))
+                    .collect(),
                 rounds: true,
             });
         }
         if !self.given && there.len() < 2 {
             // one core, or none that could be found out: the kernel knows
             let functions = wants.iter().map(|w| w.1).collect();
-            return Ok(Given { switch: None, functions, rounds: false });
+            return Ok(Given {
+                switch: None,
+                functions,
+                rounds: false,
+            });
         }
         let alone = self.plan == Plan::MultiCore;
         let switch = match (self.switch, self.given) {
             (Some(core), _) => Some(core),
-            (None, true) => Some(*open.iter().find(|c| !self.functions.contains(c)).ok_or(none("the switch"))?),
+            (None, true) => Some(
+                *open
+                    .iter()
+                    .find(|c| !self.functions.contains(c))
+                    .ok_or(none("the switch"))?,
+            ),
             (None, false) => None,
         };
         let left: Vec<u32> = match self.functions.is_empty() {
             // from the second one on, the first one last
-            true => open.iter().cycle().skip(1).take(open.len()).copied().collect(),
+            true => open
+                .iter()
+                .cycle()
+                .skip(1)
+                .take(open.len())
+                .copied()
+                .collect(),
             false => self.functions.clone(),
         };
-        let left: Vec<u32> = left.into_iter().filter(|c| !alone || Some(*c) != switch).collect();
+        let left: Vec<u32> = left
+            .into_iter()
+            .filter(|c| !alone || Some(*c) != switch)
+            .collect();
         let mut turn = left.iter().cycle();
         let functions: Option<Vec<Option<u32>>> = wants
             .iter()
@@ -216,33 +256,61 @@ mod tests {
         let plain = Cores::default().give(&[0, 1], &THREE).unwrap();
         assert_eq!(plain.functions, [Some(1), Some(0), Some(1)]);
         assert_eq!((plain.switch, plain.rounds), (None, false));
-        let one = cores(Plan::SingleCore, Some(1), &[], &[]).give(&[0, 1, 2], &THREE).unwrap();
+        let one = cores(Plan::SingleCore, Some(1), &[], &[])
+            .give(&[0, 1, 2], &THREE)
+            .unwrap();
         assert_eq!(one.functions, [Some(1); 3]);
         assert_eq!((one.switch, one.rounds), (Some(1), true));
-        let many = cores(Plan::MultiCore, None, &[], &[]).give(&[0, 1, 2], &THREE).unwrap();
+        let many = cores(Plan::MultiCore, None, &[], &[])
+            .give(&[0, 1, 2], &THREE)
+            .unwrap();
         assert_eq!(many.switch, Some(0));
         assert_eq!(many.functions, [Some(1), Some(2), Some(1)]);
-        let named = cores(Plan::MultiCore, Some(2), &[0], &[]).give(&[0, 1, 2], &THREE).unwrap();
+        let named = cores(Plan::MultiCore, Some(2), &[0], &[])
+            .give(&[0, 1, 2], &THREE)
+            .unwrap();
         assert_eq!((named.switch, named.functions), (Some(2), vec![Some(0); 3]));
     }
 
     #[test]
     fn reserved_cores_are_given_to_who_names_them_only() {
         let wants = [("a", Some(2)), ("b", None)];
-        let g = cores(Plan::Spread, None, &[], &[2]).give(&[0, 1, 2], &wants).unwrap();
+        let g = cores(Plan::Spread, None, &[], &[2])
+            .give(&[0, 1, 2], &wants)
+            .unwrap();
         assert_eq!((g.switch, g.functions), (Some(0), vec![Some(2), Some(1)]));
         let all = cores(Plan::MultiCore, None, &[], &[0, 1]).give(&[0, 1], &THREE);
-        assert!(matches!(all, Err(CoresError::NoneLeft("the switch", ..))), "{all:?}");
+        assert!(
+            matches!(all, Err(CoresError::NoneLeft("the switch", ..))),
+            "{all:?}"
+        );
         let alone = cores(Plan::MultiCore, Some(0), &[], &[]).give(&[0], &THREE);
-        assert!(matches!(alone, Err(CoresError::NoneLeft("functions", ..))), "{alone:?}");
+        assert!(
+            matches!(alone, Err(CoresError::NoneLeft("functions", ..))),
+            "{alone:?}"
+        );
     }
 
     #[test]
     fn cores_that_there_are_not_are_told() {
-        let no = cores(Plan::Spread, Some(7), &[], &[]).give(&[0, 1], &THREE).unwrap_err();
-        assert_eq!(no.to_string(), "cores: there is no core 7 to be had; there are [0, 1]");
-        let no = Cores::default().give(&[0, 1], &[("a", Some(9))]).unwrap_err();
-        assert!(no.to_string().starts_with("a: affinity: there is no core 9"), "{no}");
-        assert_eq!(Cores::default().give(&[0], &THREE).unwrap().functions, [None; 3]);
+        let no = cores(Plan::Spread, Some(7), &[], &[])
+            .give(&[0, 1], &THREE)
+            .unwrap_err();
+        assert_eq!(
+            no.to_string(),
+            "cores: there is no core 7 to be had; there are [0, 1]"
+        );
+        let no = Cores::default()
+            .give(&[0, 1], &[("a", Some(9))])
+            .unwrap_err();
+        assert!(
+            no.to_string()
+                .starts_with("a: affinity: there is no core 9"),
+            "{no}"
+        );
+        assert_eq!(
+            Cores::default().give(&[0], &THREE).unwrap().functions,
+            [None; 3]
+        );
     }
 }

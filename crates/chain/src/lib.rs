@@ -12,13 +12,13 @@
 //! Everything that is wrong with a chain is reported at once, as [`Diagnostic`]s with file, line and column.
 #![forbid(unsafe_code)]
 
+pub mod cores;
 mod edit;
 pub mod error;
 pub mod file;
 mod find;
 pub mod import;
 pub mod kinds;
-pub mod cores;
 mod links;
 pub mod live;
 mod load;

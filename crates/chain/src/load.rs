@@ -9,7 +9,7 @@ use crate::kinds::KindCx;
 use crate::links::{PortRef, parse_links, parse_port};
 use crate::live::{Attached, Live, LivePort, attach};
 use crate::params;
-use crate::placement::{self, Interconnect, OnCrash, Placement};
+use crate::placement::{self, Placement};
 use crate::places;
 use crate::stitch::{Chain, FunctionInfo, Part, Wiring, stitch};
 use crate::values;
@@ -217,8 +217,11 @@ fn load_inner(
     let file = reader.sources.add(shown, first.clone());
     let doc: Option<ChainFile> = yaml::read(&first, file, reader);
     // Scripts of Click configurations may use $(handler) themselves; elsewhere an unknown name is a mistake.
-    let in_click =
-        (doc.as_ref()).is_some_and(|d| d.functions.values().any(|f| f.value.click.is_some() || f.value.external.is_some()));
+    let in_click = (doc.as_ref()).is_some_and(|d| {
+        d.functions
+            .values()
+            .any(|f| f.value.click.is_some() || f.value.external.is_some())
+    });
     if !in_click {
         values::tell_unresolved(&first, file, &header.parameters, reader);
     }
@@ -251,37 +254,12 @@ fn load_inner(
     let name = doc.name.clone().unwrap_or(default_name);
     let description = doc.description.clone().unwrap_or_default();
     let chain = stitch(reader, name, description, parts, wiring);
-    check_placement(&chain, interconnect, &doc, file, reader);
+    placement::check(&chain, interconnect, &doc, file, reader);
     Some(Chain {
         interconnect,
         cores,
         ..chain
     })
-}
-
-/// What cannot be connected so is told.
-fn check_placement(
-    chain: &Chain,
-    interconnect: Interconnect,
-    doc: &ChainFile,
-    file: FileId,
-    reader: &mut Reader,
-) {
-    let Some(word) = doc.interconnect.as_ref().filter(|_| interconnect.is_wired()) else {
-        return;
-    };
-    let span = Span::new(file, word.start, word.start + word.len.max(1));
-    for f in &chain.functions {
-        let (name, how) = (&f.name, interconnect.name());
-        if f.native.is_some() {
-            let text = format!("interconnect: {how}: {name} is a native function, which reads rings only");
-            reader.error_hint(span, text, "write 'interconnect: rings'");
-        }
-        if f.placement.on_crash == OnCrash::Bypass {
-            let text = format!("interconnect: {how}: {name} cannot be bypassed there");
-            reader.error_hint(span, text, "write 'interconnect: rings', or 'on-crash: wait'");
-        }
-    }
 }
 
 /// The functions of a chain file.

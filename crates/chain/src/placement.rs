@@ -3,6 +3,7 @@
 
 use crate::error::Reader;
 use crate::file::{ChainFile, Function, Loc};
+use crate::stitch::Chain;
 use onefold_click::source::{FileId, Span};
 use onefold_click::suggest::did_you_mean;
 
@@ -209,4 +210,38 @@ fn run_of(f: &Function, file: FileId, reader: &mut Reader) -> Run {
 /// How processes are connected.
 pub(crate) fn interconnect(doc: &ChainFile, file: FileId, reader: &mut Reader) -> Interconnect {
     INTERCONNECT.read(doc.interconnect.as_ref(), file, reader)
+}
+
+/// What cannot be connected so is told.
+pub(crate) fn check(
+    chain: &Chain,
+    interconnect: Interconnect,
+    doc: &ChainFile,
+    file: FileId,
+    reader: &mut Reader,
+) {
+    let Some(word) = doc
+        .interconnect
+        .as_ref()
+        .filter(|_| interconnect.is_wired())
+    else {
+        return;
+    };
+    let span = Span::new(file, word.start, word.start + word.len.max(1));
+    for f in &chain.functions {
+        let (name, how) = (&f.name, interconnect.name());
+        if f.native.is_some() {
+            let text =
+                format!("interconnect: {how}: {name} is a native function, which reads rings only");
+            reader.error_hint(span, text, "write 'interconnect: rings'");
+        }
+        if f.placement.on_crash == OnCrash::Bypass {
+            let text = format!("interconnect: {how}: {name} cannot be bypassed there");
+            reader.error_hint(
+                span,
+                text,
+                "write 'interconnect: rings', or 'on-crash: wait'",
+            );
+        }
+    }
 }

@@ -386,12 +386,14 @@ fn open_doors(chain: &mut Chain) {
             false => door.1.push(i),
         }
     }
-    chain.ports.extend(doors.into_iter().map(|(n, (source, sinks))| ChainPort {
-        name: Segment::door(n),
-        source,
-        sinks,
-        at: String::new(),
-    }));
+    chain
+        .ports
+        .extend(doors.into_iter().map(|(n, (source, sinks))| ChainPort {
+            name: Segment::door(n),
+            source,
+            sinks,
+            at: String::new(),
+        }));
 }
 
 /// Functions by segment, in the order of the first of each.

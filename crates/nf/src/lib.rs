@@ -68,5 +68,5 @@ pub use region::{
 };
 pub use ring::{Consumer, Descriptor, Producer, RingError, RingMemory, occupancy};
 pub use seat::{Arrived, LONGEST_SLEEP, SPARE_SLOTS, Seat, SeatError, Waker};
-pub use space::{Isolation, NetSpace, Network, plain_signals};
+pub use space::{Isolation, NetSpace, Network, unprepared};
 pub use watch::Watch;

@@ -48,7 +48,9 @@ impl NetSpace {
                 setns(&self.0, CloneFlags::CLONE_NEWNET)?;
                 Ok(what())
             })?;
-            thread.join().map_err(|_| io::Error::from(io::ErrorKind::Other))?
+            thread
+                .join()
+                .map_err(|_| io::Error::from(io::ErrorKind::Other))?
         })
     }
 
@@ -139,17 +141,23 @@ impl Isolation {
     }
 }
 
-/// The command's process treats signals as one that a shell launches does: processes that [`Process`](crate::Process)
-/// launches ignore some, and so would what they launch.
-pub fn plain_signals(command: &mut Command) {
-    // SAFETY: system calls that may be made between fork and exec
+/// The command's process is as one that nobody has prepared: it treats signals as one does that a shell launches, though
+/// processes that [`Process`](crate::Process) launches ignore some, and has no descriptor but its standard ones, whatever
+/// this process, or who has launched that one, has left open.
+pub fn unprepared(command: &mut Command) {
+    // SAFETY: system calls that may be made between fork and exec, with numbers only
     unsafe {
         command.pre_exec(|| {
             for signal in [libc::SIGINT, libc::SIGTERM] {
                 // no handler of this process is installed
                 libc::signal(signal, libc::SIG_DFL);
             }
-            Ok(())
+            // closed by exec: until then others need them
+            let flag = libc::CLOSE_RANGE_CLOEXEC;
+            match libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, flag) {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
         });
     }
 }

@@ -1,7 +1,7 @@
 //! `external`: a black box, that is a program of somebody else's, or a namespace that the kernel alone works in.
-//! Onefold launches it, gives it interfaces, and cannot see into it: nothing but `run` executes such a chain, and nothing
-//! is claimed of what it does. The program is never modified, and gets no hint of Onefold's: its arguments, its folder
-//! and its environment are what the chain file says.
+//! Onefold launches it, gives it interfaces, and cannot see into it: nothing but `run` executes such a chain, and
+//! nothing is claimed of what it does. The program is never modified, and gets no hint of Onefold's: its arguments, its
+//! folder and its environment are what the chain file says.
 
 use super::{ClickText, KindCx};
 use crate::file::Loc;
@@ -17,6 +17,8 @@ const MOST_PORTS: usize = 16;
 const MOST_LINES: usize = 4096;
 /// Longest name of an interface, in bytes (`IFNAMSIZ` less the end).
 const LONGEST_NAME: usize = 15;
+/// See [`External::settle`], in seconds.
+const SETTLE: f64 = 0.1;
 /// What a program finds its helpers by, if the chain file says nothing else.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Where sockets of memif and vhost-user are, a file system of the black box's own.
@@ -26,8 +28,8 @@ pub const SCRATCH: &str = "/run/onefold-box";
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct External {
-    /// The program and its arguments; absent, the kernel alone works in the namespace, as `set-up` says. A program whose
-    /// name has a slash is looked for from the chain file's folder on.
+    /// The program and its arguments; absent, the kernel alone works in the namespace, as `set-up` says. A program
+    /// whose name has a slash is looked for from the chain file's folder on.
     #[serde(default)]
     pub command: Vec<Loc<String>>,
     /// Its folder; the chain file's, if not given.
@@ -185,13 +187,13 @@ impl Attach {
 }
 
 /// A locally administered MAC address made of a name and a number (FNV-1a), so that it is the same in each run.
-fn made_mac(name: &str, port: usize) -> String {
+fn made_mac(name: &str, port: usize) -> EtherAddr {
     let bytes = name.bytes().chain([b'/', port as u8]);
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325u64, |h, b| {
         (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
     });
     let [a, b, c, d, e, ..] = hash.to_be_bytes();
-    EtherAddr([0x02, a, b, c, d, e]).to_string()
+    EtherAddr([0x02, a, b, c, d, e])
 }
 
 /// One line, which a program that reads lines takes for one: without control characters.
@@ -213,28 +215,44 @@ impl External {
         };
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         let name = &full.name;
-        if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(plain) || name == "lo" {
+        if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(plain) || name == "lo"
+        {
             let text = format!(
                 "'{name}' cannot be an interface's name: up to {LONGEST_NAME} letters, digits, '-', '_' and '.'"
             );
             cx.error(at, text);
         }
-        let mac = full.mac.unwrap_or_else(|| made_mac(cx.name, n));
-        match mac.parse::<EtherAddr>() {
-            Ok(m) if m.0[0] & 1 == 0 => {}
-            _ => cx.error(at, format!("mac: '{mac}' is no MAC address of an interface")),
-        }
+        let mac = full
+            .mac
+            .map_or_else(|| Ok(made_mac(cx.name, n)), |m| m.parse().map_err(|_| m));
+        let mac = match mac {
+            Ok(m) if m.0[0] & 1 == 0 => m,
+            wrong => {
+                let wrong = wrong.map_or_else(|text| text, |m| m.to_string());
+                cx.error(
+                    at,
+                    format!("mac: '{wrong}' is no MAC address of an interface"),
+                );
+                EtherAddr::default()
+            }
+        };
+        // as the kernel's tools write it
+        let mac = mac.0.map(|b| format!("{b:02x}")).join(":");
         let mtu = full.mtu.unwrap_or(1500);
         if !(68..=65_535).contains(&mtu) {
             cx.error(at, format!("mtu must be from 68 to 65535, not {mtu}"));
         }
         for a in &full.addresses {
             let ok = a.split_once('/').is_some_and(|(ip, len)| {
-                let most = ip.parse::<std::net::IpAddr>().map(|ip| if ip.is_ipv4() { 32 } else { 128 });
+                let most = ip
+                    .parse::<std::net::IpAddr>()
+                    .map(|ip| if ip.is_ipv4() { 32 } else { 128 });
                 most.is_ok_and(|most| len.parse::<u8>().is_ok_and(|n| n <= most))
             });
             if !ok {
-                let text = format!("addresses: '{a}' is no address with a prefix's length, such as 10.0.0.1/24");
+                let text = format!(
+                    "addresses: '{a}' is no address with a prefix's length, such as 10.0.0.1/24"
+                );
                 cx.error(at, text);
             }
         }
@@ -257,10 +275,16 @@ impl External {
         let sockets = [(&p.value.memif, false), (&p.value.virtio_user, true)];
         for (s, vhost) in sockets {
             let Some(s) = s else { continue };
-            let file = s.socket.strip_prefix(SCRATCH).and_then(|f| f.strip_prefix('/'));
+            let file = s
+                .socket
+                .strip_prefix(SCRATCH)
+                .and_then(|f| f.strip_prefix('/'));
             let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
             if !file.is_some_and(|f| (1..=60).contains(&f.len()) && f.chars().all(plain)) {
-                let text = format!("socket: '{}' is no file of {SCRATCH}, such as {SCRATCH}/0.sock", s.socket);
+                let text = format!(
+                    "socket: '{}' is no file of {SCRATCH}, such as {SCRATCH}/0.sock",
+                    s.socket
+                );
                 cx.error(p, text);
             }
             all.push(match vhost {
@@ -269,83 +293,96 @@ impl External {
             });
         }
         if all.len() != 1 {
-            cx.error(p, format!("port {n}: give exactly one of veth, tap, memif, virtio-user"));
+            cx.error(
+                p,
+                format!("port {n}: give exactly one of veth, tap, memif, virtio-user"),
+            );
         }
         all.pop()
     }
 
-    /// What is made; `None`: something is wrong with it, and was told.
-    pub(crate) fn black_box(&self, cx: &mut KindCx<'_>) -> Option<BlackBox> {
-        let before = cx.reader.diagnostics.len();
+    /// Names of interfaces, lines, settings and variables that cannot be are told.
+    fn check(&self, cx: &mut KindCx<'_>, ports: &[Attach]) {
         if self.ports.is_empty() || self.ports.len() > MOST_PORTS {
             cx.error_whole(format!("external: wants 1 to {MOST_PORTS} ports"));
         }
-        let ports: Vec<Option<Attach>> = (self.ports.iter().enumerate())
-            .map(|(n, p)| self.attach(cx, n, p))
-            .collect();
-        let inside = |a: &Option<Attach>| a.as_ref().and_then(|a| a.inside().map(|i| i.name.clone()));
-        let names: Vec<String> = ports.iter().filter_map(inside).collect();
+        let inside = ports.iter().filter_map(Attach::inside);
+        let names: Vec<&str> = inside.map(|i| i.name.as_str()).collect();
         for (i, name) in names.iter().enumerate() {
             if names.iter().take(i).any(|other| other == name) {
                 cx.error_whole(format!("external: two ports are the interface '{name}'"));
             }
         }
-        for (what, lines) in [
-            ("routes", &self.routes),
-            ("neighbours", &self.neighbours),
-        ] {
+        for (what, lines) in [("routes", &self.routes), ("neighbours", &self.neighbours)] {
             for l in lines.iter().filter(|l| !is_line(&l.value)) {
                 cx.error(l, format!("{what}: not one line of text"));
             }
         }
         let lines = [&self.routes, &self.neighbours, &self.set_up, &self.ready];
         if lines.iter().any(|l| l.len() > MOST_LINES) || self.sysctls.len() > MOST_LINES {
-            cx.error_whole(format!("external: more than {MOST_LINES} lines of one kind"));
+            cx.error_whole(format!(
+                "external: more than {MOST_LINES} lines of one kind"
+            ));
         }
         for (name, value) in &self.sysctls {
-            let part = |p: &str| !p.is_empty() && p.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+            let plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+            let part = |p: &str| !p.is_empty() && p.chars().all(plain);
             if !name.starts_with("net.") || !name.split('.').all(part) {
-                let text = format!("sysctls: '{name}' is none of a network namespace, such as net.ipv4.ip_forward");
+                let text = format!(
+                    "sysctls: '{name}' is none of a network namespace, such as net.ipv4.ip_forward"
+                );
                 cx.error(value, text);
             }
-        }
-        let settle = self.settle.as_ref().map_or(0.1, |s| s.value);
-        if let Some(s) = &self.settle
-            && !(0.001..=60.0).contains(&settle)
-        {
-            cx.error(s, "settle must be from 0.001 to 60 seconds");
         }
         for (name, value) in &self.environment {
             if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
                 cx.error_whole(format!("environment: '{name}' cannot be a variable"));
             }
         }
-        let mut environment: Vec<(String, String)> =
-            (self.environment.iter()).map(|(k, v)| (k.clone(), v.clone())).collect();
+        if let Some(s) = &self.settle
+            && !(0.001..=60.0).contains(&s.value)
+        {
+            cx.error(s, "settle must be from 0.001 to 60 seconds");
+        }
+        if let Some(first) = self.command.first().filter(|c| c.value.is_empty()) {
+            cx.error(first, "command names no program");
+        }
+    }
+
+    /// What is made; `None`: something is wrong with it, and was told.
+    pub(crate) fn black_box(&self, cx: &mut KindCx<'_>) -> Option<BlackBox> {
+        let before = cx.reader.diagnostics.len();
+        let ports = self.ports.iter().enumerate();
+        let ports: Vec<Attach> = ports.filter_map(|(n, p)| self.attach(cx, n, p)).collect();
+        self.check(cx, &ports);
+        let mut new = cx.reader.diagnostics.iter().skip(before);
+        if new.any(onefold_click::diag::Diagnostic::is_error) {
+            return None;
+        }
+        let mut environment: Vec<(String, String)> = (self.environment.iter())
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect();
         if !self.environment.contains_key("PATH") {
             environment.push(("PATH".to_string(), PATH.to_string()));
         }
+        let dir = cx.reader.dir.clone();
         let directory = match &self.directory {
-            Some(d) => cx.reader.dir.join(&d.value),
-            None => cx.reader.dir.clone(),
+            Some(d) => dir.join(&d.value),
+            None => dir.clone(),
         };
         let command = self.command.split_first().map(|(first, rest)| {
-            if first.value.is_empty() {
-                cx.error(first, "command names no program");
-            }
             let program = match first.value.contains('/') {
-                true => absolute(cx.reader.dir.join(&first.value)),
+                true => absolute(dir.join(&first.value)),
                 false => PathBuf::from(&first.value),
             };
             (program, rest.iter().map(|a| a.value.clone()).collect())
         });
-        let wrong = cx.reader.diagnostics.iter().skip(before).any(onefold_click::diag::Diagnostic::is_error);
         let text = |all: &[Loc<String>]| all.iter().map(|l| l.value.clone()).collect();
-        (!wrong).then(|| BlackBox {
+        Some(BlackBox {
             command,
             directory: absolute(directory),
             environment,
-            ports: ports.into_iter().flatten().collect(),
+            ports,
             routes: text(&self.routes),
             neighbours: text(&self.neighbours),
             sysctls: (self.sysctls.iter())
@@ -356,7 +393,7 @@ impl External {
                 .collect(),
             set_up: text(&self.set_up),
             ready: text(&self.ready),
-            settle,
+            settle: self.settle.as_ref().map_or(SETTLE, |s| s.value),
         })
     }
 
@@ -373,6 +410,11 @@ impl External {
 
 /// What a path is for who has another folder.
 fn absolute(path: PathBuf) -> PathBuf {
+    // the folder of a file that is named alone
+    let path = match path.as_os_str().is_empty() {
+        true => PathBuf::from("."),
+        false => path,
+    };
     std::path::absolute(&path).unwrap_or(path)
 }
 
@@ -381,5 +423,6 @@ pub(crate) fn door_of(element: &str) -> Option<(usize, bool)> {
     let name = element.split_once('/').map_or(element, |(_, n)| n);
     let into = name.strip_prefix("taken").and_then(|n| n.parse().ok());
     let out_of = || name.strip_prefix("given").and_then(|n| n.parse().ok());
-    into.map(|n| (n, false)).or_else(|| out_of().map(|n| (n, true)))
+    into.map(|n| (n, false))
+        .or_else(|| out_of().map(|n| (n, true)))
 }

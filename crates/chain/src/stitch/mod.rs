@@ -5,8 +5,8 @@
 mod ends;
 mod join;
 
-use crate::error::Reader;
 use crate::cores::Cores;
+use crate::error::Reader;
 use crate::kinds::external::BlackBox;
 use crate::kinds::native::NativeProgram;
 use crate::links::{Link, PortRef};

@@ -59,7 +59,9 @@ backend far
 /// the answer has what the proxy puts into it. Other TCP passes the box as a router.
 #[test]
 fn haproxy_is_a_transparent_proxy_in_a_chain() {
-    if !std::path::Path::new("/usr/sbin/haproxy").exists() || !std::path::Path::new("/usr/sbin/nft").exists() {
+    if !std::path::Path::new("/usr/sbin/haproxy").exists()
+        || !std::path::Path::new("/usr/sbin/nft").exists()
+    {
         onefold_testing::skip("haproxy or nft is not installed");
         return;
     }
@@ -73,11 +75,20 @@ fn haproxy_is_a_transparent_proxy_in_a_chain() {
     net.ip("b", "addr add 10.0.1.2/24 dev vb");
     net.ip("b", "route add default via 10.0.1.1");
     let dir = common::temp("live-haproxy");
-    for (file, text) in [("chain.yaml", CHAIN), ("proxy.nft", NFT), ("haproxy.cfg", HAPROXY)] {
+    for (file, text) in [
+        ("chain.yaml", CHAIN),
+        ("proxy.nft", NFT),
+        ("haproxy.cfg", HAPROXY),
+    ] {
         std::fs::write(dir.join(file), text).expect("a file");
     }
     let chain = dir.join("chain.yaml").display().to_string();
-    let onefold = Running::compared(&net, "o", &[&chain, "--port", "lan=packet:oa", "--port", "wan=packet:ob"], "0");
+    let onefold = Running::compared(
+        &net,
+        "o",
+        &[&chain, "--port", "lan=packet:oa", "--port", "wan=packet:ob"],
+        "0",
+    );
     for (port, passed) in [(80, true), (81, false)] {
         let at: SocketAddr = ([10, 0, 1, 2], port).into();
         let (ready, is_ready) = std::sync::mpsc::channel();
@@ -91,30 +102,52 @@ fn haproxy_is_a_transparent_proxy_in_a_chain() {
             let mut some = [0; 1000];
             while !asked.windows(4).any(|w| w == b"\r\n\r\n") {
                 let n = s.read(&mut some).expect("a request");
-                assert!(n > 0, "the request ends: {}", String::from_utf8_lossy(&asked));
+                assert!(
+                    n > 0,
+                    "the request ends: {}",
+                    String::from_utf8_lossy(&asked)
+                );
                 asked.extend(&some[..n]);
             }
-            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
-            s.write_all(&[head.as_bytes(), &body].concat()).expect("an answer");
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                body.len()
+            );
+            s.write_all(&[head.as_bytes(), &body].concat())
+                .expect("an answer");
             from
         });
         is_ready.recv().expect("the server listens");
         let answer = net.within("a", || {
             let mut s = TcpStream::connect_timeout(&at, PATIENCE).expect("a connection");
             s.set_read_timeout(Some(PATIENCE)).expect("a time limit");
-            s.write_all(b"GET / HTTP/1.1\r\nHost: far\r\nConnection: close\r\n\r\n").expect("a request");
+            s.write_all(b"GET / HTTP/1.1\r\nHost: far\r\nConnection: close\r\n\r\n")
+                .expect("a request");
             let mut all = Vec::new();
             s.read_to_end(&mut all).expect("an answer");
             all
         });
         let from = serve.join().expect("the server ends");
-        assert_eq!(from.ip(), std::net::Ipv4Addr::new(10, 0, 0, 2), "port {port}");
-        let (head, rest) = answer.split_at(answer.windows(4).position(|w| w == b"\r\n\r\n").expect("a head") + 4);
+        assert_eq!(
+            from.ip(),
+            std::net::Ipv4Addr::new(10, 0, 0, 2),
+            "port {port}"
+        );
+        let (head, rest) = answer.split_at(
+            answer
+                .windows(4)
+                .position(|w| w == b"\r\n\r\n")
+                .expect("a head")
+                + 4,
+        );
         let head = String::from_utf8_lossy(head).to_lowercase();
         assert_eq!(head.contains("x-passed: haproxy"), passed, "{head}");
         assert_eq!(rest, [b'x'; 100_000], "port {port}");
     }
     let v = onefold.stop();
     let doors = &v["processes"][1]["black_box"];
-    assert!(doors[0]["into"].as_u64() > Some(20) && doors[1]["into"].as_u64() > Some(20), "{v}");
+    assert!(
+        doors[0]["into"].as_u64() > Some(20) && doors[1]["into"].as_u64() > Some(20),
+        "{v}"
+    );
 }

@@ -15,6 +15,7 @@ mod edge;
 mod generated;
 mod host;
 mod killed;
+mod kills;
 mod links;
 mod load;
 mod logging;

@@ -76,7 +76,7 @@ impl Args {
         self.seed
     }
     /// A function's process that has ended is launched again after this time at the latest.
-    pub fn back_off(&self) -> Duration {
+    pub fn back_off(&self) -> std::time::Duration {
         self.back_off
     }
     /// Is nothing said that was not asked for?

@@ -11,7 +11,9 @@ pub fn say(cores: &Cores, given: &Given, quiet: bool) {
     if !cores.given || quiet {
         return;
     }
-    let switch = given.switch.map_or("any core".to_string(), |c| format!("core {c}"));
+    let switch = given
+        .switch
+        .map_or("any core".to_string(), |c| format!("core {c}"));
     eprintln!("cores: plan {}: the switch on {switch}", cores.plan.name());
     for core in &cores.reserved {
         eprintln!("{}", reserved(*core, &others(*core)));
@@ -21,7 +23,9 @@ pub fn say(cores: &Cores, given: &Given, quiet: bool) {
 /// Nobody of Onefold's else runs there; what else may is not ours to move.
 fn reserved(core: u32, others: &[(String, usize)]) -> String {
     if others.is_empty() {
-        return format!("cores: core {core} is reserved, and no other process may be executed there");
+        return format!(
+            "cores: core {core} is reserved, and no other process may be executed there"
+        );
     }
     let named: Vec<String> = (others.iter().take(NAMED))
         .map(|(name, n)| match n {
@@ -51,9 +55,15 @@ fn others(core: u32) -> Vec<(String, usize)> {
         if id == me || !id.bytes().all(|b| b.is_ascii_digit()) {
             continue;
         }
-        let read = |what: &str| std::fs::read_to_string(entry.path().join(what)).unwrap_or_default();
+        let read =
+            |what: &str| std::fs::read_to_string(entry.path().join(what)).unwrap_or_default();
         let status = read("status");
-        let field = |key: &str| status.lines().find_map(|l| l.strip_prefix(key)).map(str::trim);
+        let field = |key: &str| {
+            status
+                .lines()
+                .find_map(|l| l.strip_prefix(key))
+                .map(str::trim)
+        };
         // the kernel's threads have no memory of their own
         if field("VmSize:").is_none() {
             continue;
@@ -95,7 +105,10 @@ mod tests {
     #[test]
     fn who_else_may_run_there_is_told() {
         let text = reserved(1, &[("init".into(), 1), ("sh".into(), 2)]);
-        assert!(text.contains("init, sh (2);") && text.contains("isolcpus=1"), "{text}");
+        assert!(
+            text.contains("init, sh (2);") && text.contains("isolcpus=1"),
+            "{text}"
+        );
         assert!(reserved(1, &[]).contains("no other process"));
         // this test may be executed somewhere, and it is not alone
         assert!(others(0).len() + others(1).len() > 0);

@@ -9,7 +9,8 @@ use onefold_chain::kinds::native::NativeProgram;
 use onefold_chain::segments::{Segment, Told};
 use onefold_nf::native::{self, ENVIRONMENT};
 use onefold_nf::{
-    Arrived, Channel, Descriptor, Isolation, Plan, Process, Region, Ring, RingMemory, Seat, State, reclaim,
+    Arrived, Channel, Descriptor, Isolation, Plan, Process, Region, Ring, RingMemory, Seat, State,
+    reclaim,
 };
 use onefold_packet::Timestamp;
 use std::os::fd::{AsFd, OwnedFd};
@@ -190,19 +191,25 @@ impl Kid {
                 .store(State::Starting as u32, Ordering::Relaxed);
         }
         self.begun = passed(region, &launch.plan, self.number);
-        let process = Process::spawn_in(command, theirs, self.core, &self.isolation, |command, fd| {
-            command.stdin(Stdio::null());
-            if native {
-                command.env(ENVIRONMENT, fd.to_string());
-                // this one's standard output is for the report
-                command.stdout(std::io::stderr());
-                return;
-            }
-            command.args(["segment", "--channel", &fd.to_string()]);
-            // what it is to do is told to it; how, it knows by the same options
-            command.args(std::env::args_os().skip(2));
-            command.stdout(Stdio::null());
-        });
+        let process = Process::spawn_in(
+            command,
+            theirs,
+            self.core,
+            &self.isolation,
+            |command, fd| {
+                command.stdin(Stdio::null());
+                if native {
+                    command.env(ENVIRONMENT, fd.to_string());
+                    // this one's standard output is for the report
+                    command.stdout(std::io::stderr());
+                    return;
+                }
+                command.args(["segment", "--channel", &fd.to_string()]);
+                // what it is to do is told to it; how, it knows by the same options
+                command.args(std::env::args_os().skip(2));
+                command.stdout(Stdio::null());
+            },
+        );
         let process = process.with_context(|| format!("{}: launching its process", self.name))?;
         let sent = ours.send(
             &self.message,

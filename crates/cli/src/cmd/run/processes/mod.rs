@@ -24,8 +24,8 @@ use io::Io;
 use kids::{Kid, Launch};
 use mover::Mover;
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use onefold_chain::segments::Segments;
 use onefold_chain::cores::Given;
+use onefold_chain::segments::Segments;
 use onefold_chain::{Attached, Chain, Diagnostic, Interconnect};
 use onefold_nf::{Memory, Plan, Region, Seat, Shape, Waker};
 use onefold_packet::Timestamp;
@@ -69,10 +69,13 @@ pub fn run(
         false => None,
     };
     let adapter = match args.adapt {
-        true => match super::workers::graph(args, chain, recorded.unwrap_or(clock.origin()), args.quiet) {
-            Ok(g) => Some(Adapter::new(&program::synthesize_graph(&g).program)),
-            Err(code) => return Ok(code),
-        },
+        true => {
+            match super::workers::graph(args, chain, recorded.unwrap_or(clock.origin()), args.quiet)
+            {
+                Ok(g) => Some(Adapter::new(&program::synthesize_graph(&g).program)),
+                Err(code) => return Ok(code),
+            }
+        }
         false => None,
     };
     let is_live = !live.is_empty();
@@ -82,23 +85,11 @@ pub fn run(
     let wiring = Wiring::new(chain, &segments)?;
     // through interfaces and black boxes packets go in real time
     let in_real_time = is_live || places.settle.is_some();
-    let (memory, fd) = Memory::create(wiring.plan.bytes, false).context("shared memory")?;
-    let plan = Plan {
-        bytes: memory.len(),
-        ..wiring.plan.clone()
-    };
-    let region = Arc::new(Region::new(memory, plan.shape)?);
+    let (plan, region, fd) = shared_memory(&wiring)?;
     let seat = Seat::new(region.clone(), &plan, 0, Vec::new())?;
     let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
     let event: OwnedFd = event.into();
-    let cores = merge::cores();
-    let wants: Vec<(&str, Option<u32>)> =
-        (segments.all.iter()).map(|s| (s.name.as_str(), s.affinity)).collect();
-    let given = chain.cores.give(&cores, &wants)?;
-    let spins = match cores.len() > segments.all.len() && !given.rounds {
-        true => SPINS,
-        false => 0,
-    };
+    let (given, spins) = give_cores(chain, &segments)?;
     let launch = Launch {
         memory: fd,
         event: event.try_clone()?,
@@ -114,10 +105,10 @@ pub fn run(
         longest_back_off: args.back_off(),
     };
     cores::say(&chain.cores, &given, args.quiet);
-    let fabric = (places.cables.as_ref())
-        .map(|c| fabric::start(c, given.switch))
-        .transpose()?
-        .flatten();
+    let fabric = match &places.cables {
+        Some(c) => fabric::start(c, given.switch)?,
+        None => None,
+    };
     let kids = kids(&segments, &wiring, &launch, (&places, &given))?;
     let ios = ios(specs, &wiring, &seat);
     let forwards = wiring.forwards(&seat);
@@ -153,6 +144,30 @@ pub fn run(
         false => mover.captures(run_plan.linger)?,
     };
     report::print(args, chain, &mut mover, ended)
+}
+
+/// The memory that all processes share.
+fn shared_memory(wiring: &Wiring) -> Result<(Plan, Arc<Region>, OwnedFd)> {
+    let (memory, fd) = Memory::create(wiring.plan.bytes, false).context("shared memory")?;
+    let plan = Plan {
+        bytes: memory.len(),
+        ..wiring.plan.clone()
+    };
+    let region = Arc::new(Region::new(memory, plan.shape)?);
+    Ok((plan, region, fd))
+}
+
+/// Who runs on which core, and how often each looks again before it sleeps.
+fn give_cores(chain: &Chain, segments: &Segments) -> Result<(Given, u32)> {
+    let cores = merge::cores();
+    let all = segments.all.iter();
+    let wants: Vec<(&str, Option<u32>)> = all.map(|s| (s.name.as_str(), s.affinity)).collect();
+    let given = chain.cores.give(&cores, &wants)?;
+    let spins = match cores.len() > segments.all.len() && !given.rounds {
+        true => SPINS,
+        false => 0,
+    };
+    Ok((given, spins))
 }
 
 /// Options that do not go with it.
@@ -235,7 +250,10 @@ impl Wiring {
         };
         let mut managed = Vec::new();
         // through interfaces there are no rings
-        let cuts = segments.cuts.iter().filter(|_| !chain.interconnect.is_wired());
+        let cuts = segments
+            .cuts
+            .iter()
+            .filter(|_| !chain.interconnect.is_wired());
         for c in cuts {
             let (from, mut to) = (links.len() as u32, links.len() as u32);
             if chain.interconnect == Interconnect::Manager {
@@ -322,7 +340,13 @@ fn kids(
             places.outside.get(i).cloned().unwrap_or_default(),
             places.isolation.get(i).cloned().unwrap_or_default(),
         );
-        all.push(Kid::new(i as u32 + 1, segment, (rings, around), place, launch)?);
+        all.push(Kid::new(
+            i as u32 + 1,
+            segment,
+            (rings, around),
+            place,
+            launch,
+        )?);
     }
     Ok(all)
 }

@@ -17,7 +17,8 @@ const PROCESS_ENDED: &str = "process ended";
 const LEFT: &str = "waiting for a process at the end";
 /// Of packets that went into black boxes and interfaces, or into processes that have ended, and did not come out: what
 /// black boxes drop, and what was lost on the way, cannot be told apart.
-const NOT_SEEN_AGAIN: &str = "not seen again (black boxes, interfaces between processes, processes that ended)";
+const NOT_SEEN_AGAIN: &str =
+    "not seen again (black boxes, interfaces between processes, processes that ended)";
 /// Of packets that found no room in a ring.
 const RING_FULL: &str = onefold_runtime::TRANSMIT_QUEUE_FULL;
 
@@ -79,7 +80,10 @@ impl Sum {
             sum.drop(RING_FULL, lost);
         }
         if mover.beyond.is_slow() {
-            let (came, went) = (sum.packets_in + sum.created, sum.packets_out + sum.dropped + sum.held);
+            let (came, went) = (
+                sum.packets_in + sum.created,
+                sum.packets_out + sum.dropped + sum.held,
+            );
             match came.checked_sub(went) {
                 Some(0) => {}
                 Some(n) => sum.drop(NOT_SEEN_AGAIN, n),

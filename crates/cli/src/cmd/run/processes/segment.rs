@@ -434,7 +434,9 @@ fn device_ports(chain: &Chain, devices: Devices) -> Vec<PortSpec> {
         PortSpec {
             name: sends.or(receives).unwrap_or_default(),
             entry: arrives.and_then(|p| p.source).map(|s| ElemId(s as u32)),
-            sinks: out.map_or(Vec::new(), |p| p.sinks.iter().map(|s| ElemId(*s as u32)).collect()),
+            sinks: out.map_or(Vec::new(), |p| {
+                p.sinks.iter().map(|s| ElemId(*s as u32)).collect()
+            }),
             port: Some(device),
         }
     });

@@ -70,7 +70,10 @@ pub fn attach(boxed: &Boxed, dpdk: &DpdkSetup) -> Result<Attached> {
             }
             Attach::Tap(i) => {
                 let open = inside.within(|| TapPort::open(&port, &i.name))?;
-                devices.push((port, Box::new(open.with_context(|| format!("{name}: port {n}"))?)));
+                devices.push((
+                    port,
+                    Box::new(open.with_context(|| format!("{name}: port {n}"))?),
+                ));
                 let set = format!("link set {} address {} mtu {}", i.name, i.mac, i.mtu);
                 ip::batch(&inside, &[set])?;
             }
@@ -90,13 +93,13 @@ pub fn attach(boxed: &Boxed, dpdk: &DpdkSetup) -> Result<Attached> {
         // this process's, if there is one
         scratch: false,
     };
-    let program = Program::launch(name, &told, &inside, None)?;
+    let mut program = Program::launch(name, &told, &inside, None)?;
     if !boxed.quiet {
         let id = program.id();
         eprintln!("{name}: its namespaces are those of process {id}: nsenter -t {id} -n -p -m");
     }
     for (port, device) in &mut devices {
-        wait_for_link(name, port, device.as_mut())?;
+        wait_for_link(name, port, (device.as_mut(), &mut program))?;
     }
     let attached = Attached {
         devices,
@@ -111,14 +114,16 @@ impl Attached {
     /// This process ends when the program does: whoever has launched it launches it again, and both with it.
     fn watch(&self, name: &str) -> Result<()> {
         let (fd, ending, name) = (self.program.watch()?, self.ending.clone(), name.to_string());
-        std::thread::Builder::new().name("program".into()).spawn(move || {
-            let mut fds = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
-            while poll(&mut fds, PollTimeout::NONE).is_err() {}
-            if !ending.load(Ordering::Acquire) {
-                eprintln!("{name}: its program has ended");
-                std::process::exit(PROGRAM_ENDED);
-            }
-        })?;
+        std::thread::Builder::new()
+            .name("program".into())
+            .spawn(move || {
+                let mut fds = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
+                while poll(&mut fds, PollTimeout::NONE).is_err() {}
+                if !ending.load(Ordering::Acquire) {
+                    eprintln!("{name}: its program has ended");
+                    std::process::exit(PROGRAM_ENDED);
+                }
+            })?;
         Ok(())
     }
 
@@ -167,7 +172,9 @@ fn dpdk_devices(boxed: &Boxed, dpdk: &DpdkSetup) -> Result<Vec<(String, Box<dyn 
     let mut args: Vec<PortArg> = Vec::new();
     for (n, a) in boxed.black_box.ports.iter().enumerate() {
         let device = match a {
-            Attach::Memif(s) => format!("net_memif{n},role=server,id=0,socket={s},socket-abstract=no"),
+            Attach::Memif(s) => {
+                format!("net_memif{n},role=server,id=0,socket={s},socket-abstract=no")
+            }
             Attach::VirtioUser(s) => format!("net_vhost{n},iface={s}"),
             Attach::Veth(_) | Attach::Tap(_) => continue,
         };
@@ -184,12 +191,19 @@ fn dpdk_devices(boxed: &Boxed, dpdk: &DpdkSetup) -> Result<Vec<(String, Box<dyn 
     Ok(all)
 }
 
-fn wait_for_link(name: &str, port: &str, device: &mut dyn Port) -> Result<()> {
+fn wait_for_link(
+    name: &str,
+    port: &str,
+    (device, program): (&mut dyn Port, &mut Program),
+) -> Result<()> {
     let begun = Instant::now();
     loop {
         device.attend();
         if device.link() == LinkState::Up {
             return Ok(());
+        }
+        if let Some(status) = program.ended() {
+            bail!("{name}: its program has ended before it came to {port} ({status})");
         }
         if begun.elapsed() > LINK {
             bail!("{name}: {port}: nobody has come to the other end for {LINK:?}");

@@ -66,7 +66,11 @@ impl Cables {
             ip::settings(&space, &ip::silent())?;
             Ok(Arc::new(space))
         };
-        let spaces: Vec<Arc<NetSpace>> = segments.all.iter().map(|_| space()).collect::<Result<_>>()?;
+        let spaces: Vec<Arc<NetSpace>> = segments
+            .all
+            .iter()
+            .map(|_| space())
+            .collect::<Result<_>>()?;
         let mut wires: Vec<Vec<Wire>> = segments.all.iter().map(|_| Vec::new()).collect();
         let switch = switched.then(space).transpose()?;
         let mut pairs = Vec::new();

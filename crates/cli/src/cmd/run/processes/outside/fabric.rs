@@ -49,11 +49,15 @@ fn switch(schema: &str, pairs: &[[String; 2]]) -> BlackBox {
             ));
         }
         let [a, b] = numbers;
-        flows.push_str(&format!("in_port={a},actions=output:{b}\\nin_port={b},actions=output:{a}\\n"));
+        flows.push_str(&format!(
+            "in_port={a},actions=output:{b}\\nin_port={b},actions=output:{a}\\n"
+        ));
     }
     let folders = ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"];
-    let mut environment: Vec<(String, String)> =
-        folders.iter().map(|f| (f.to_string(), SCRATCH.to_string())).collect();
+    let mut environment: Vec<(String, String)> = folders
+        .iter()
+        .map(|f| (f.to_string(), SCRATCH.to_string()))
+        .collect();
     let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     environment.push(("PATH".to_string(), path.to_string()));
     let server = format!(
@@ -63,7 +67,9 @@ fn switch(schema: &str, pairs: &[[String; 2]]) -> BlackBox {
     BlackBox {
         command: Some((
             "ovs-vswitchd".into(),
-            [&db, "--no-chdir", "-vconsole:emer", "-vsyslog:off"].map(str::to_string).to_vec(),
+            [&db, "--no-chdir", "-vconsole:emer", "-vsyslog:off"]
+                .map(str::to_string)
+                .to_vec(),
         )),
         directory: "/".into(),
         environment,
@@ -75,7 +81,10 @@ fn switch(schema: &str, pairs: &[[String; 2]]) -> BlackBox {
             format!("ovsdb-tool create {SCRATCH}/conf.db {schema} && {server}"),
             format!("ovs-vsctl --db={db} --no-wait init"),
         ],
-        ready: vec![bridge, format!("printf '{flows}' | ovs-ofctl add-flows br0 -")],
+        ready: vec![
+            bridge,
+            format!("printf '{flows}' | ovs-ofctl add-flows br0 -"),
+        ],
         settle: 0.0,
     }
 }

@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use onefold_chain::kinds::external::{BlackBox, SCRATCH};
-use onefold_nf::{Channel, plain_signals};
+use onefold_nf::{Channel, unprepared};
 use serde::{Deserialize, Serialize};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -51,8 +51,14 @@ pub struct Inner {
 pub fn scratch() -> Result<()> {
     std::fs::create_dir_all(SCRATCH).with_context(|| SCRATCH.to_string())?;
     let none: Option<&str> = None;
-    mount(Some("tmpfs"), SCRATCH, Some("tmpfs"), MsFlags::empty(), none)
-        .with_context(|| format!("mounting {SCRATCH}"))
+    mount(
+        Some("tmpfs"),
+        SCRATCH,
+        Some("tmpfs"),
+        MsFlags::empty(),
+        none,
+    )
+    .with_context(|| format!("mounting {SCRATCH}"))
 }
 
 /// Runs it.
@@ -98,8 +104,10 @@ fn shell(b: &BlackBox, line: &str) -> Command {
 
 fn at_home(b: &BlackBox, command: &mut Command) {
     command.current_dir(&b.directory).stdin(Stdio::null());
-    command.env_clear().envs(b.environment.iter().map(|(k, v)| (k, v)));
-    plain_signals(command);
+    command
+        .env_clear()
+        .envs(b.environment.iter().map(|(k, v)| (k, v)));
+    unprepared(command);
 }
 
 /// Launches the program, if there is one.
@@ -137,7 +145,10 @@ fn wait_for(told: &Inner, line: &str, program: Option<Pid>) -> Result<()> {
             bail!("{}: its program has ended", told.name);
         }
         if last {
-            bail!("{}: ready: '{line}' has failed for {TRIED:?} ({status})", told.name);
+            bail!(
+                "{}: ready: '{line}' has failed for {TRIED:?} ({status})",
+                told.name
+            );
         }
         std::thread::sleep(TRY_EVERY);
     }
@@ -147,16 +158,18 @@ fn wait_for(told: &Inner, line: &str, program: Option<Pid>) -> Result<()> {
 fn stop_when_told(mut channel: Channel, program: Option<Pid>) -> Result<()> {
     // for as long as it takes
     channel.patience(Duration::from_secs(86_400 * 365))?;
-    std::thread::Builder::new().name("stop".into()).spawn(move || {
-        let _ = channel.receive(64);
-        if let Some(id) = program
-            && kill(id, Signal::SIGTERM).is_ok()
-        {
-            // whoever waits for it ends this process, if it does end
-            std::thread::sleep(GRACE);
-        }
-        std::process::exit(0)
-    })?;
+    std::thread::Builder::new()
+        .name("stop".into())
+        .spawn(move || {
+            let _ = channel.receive(64);
+            if let Some(id) = program
+                && kill(id, Signal::SIGTERM).is_ok()
+            {
+                // whoever waits for it ends this process, if it does end
+                std::thread::sleep(GRACE);
+            }
+            std::process::exit(0)
+        })?;
     Ok(())
 }
 

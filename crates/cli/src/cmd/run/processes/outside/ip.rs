@@ -19,7 +19,10 @@ pub fn batch(space: &Arc<NetSpace>, lines: &[String]) -> Result<()> {
     }
     let mut command = space.command("ip");
     command.args(["-batch", "-"]);
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().context(CURE)?;
     if let Some(mut input) = child.stdin.take() {
         // one that has ended says why
@@ -31,9 +34,17 @@ pub fn batch(space: &Arc<NetSpace>, lines: &[String]) -> Result<()> {
     }
     let said = String::from_utf8_lossy(&done.stderr);
     // "Command failed -:3": the third line
-    let at = said.lines().find_map(|l| l.strip_prefix("Command failed -:")?.trim().parse::<usize>().ok());
+    let at = said.lines().find_map(|l| {
+        l.strip_prefix("Command failed -:")?
+            .trim()
+            .parse::<usize>()
+            .ok()
+    });
     let line = at.and_then(|n| lines.get(n.checked_sub(1)?));
-    let why: Vec<&str> = said.lines().filter(|l| !l.starts_with("Command failed")).collect();
+    let why: Vec<&str> = said
+        .lines()
+        .filter(|l| !l.starts_with("Command failed"))
+        .collect();
     match line {
         Some(line) => bail!("ip {line}: {}", why.join("; ")),
         None => bail!("ip: {}", why.join("; ")),
@@ -58,6 +69,9 @@ pub fn settings(space: &NetSpace, all: &[(String, String)]) -> Result<()> {
 pub fn silent() -> Vec<(String, String)> {
     // a kernel without IPv6 has nothing to be silenced
     let there = std::path::Path::new("/proc/sys/net/ipv6").exists();
-    let off = ("net.ipv6.conf.default.disable_ipv6".to_string(), "1".to_string());
+    let off = (
+        "net.ipv6.conf.default.disable_ipv6".to_string(),
+        "1".to_string(),
+    );
     there.then_some(off).into_iter().collect()
 }

@@ -9,9 +9,9 @@ pub mod beyond;
 pub mod cables;
 pub mod fabric;
 pub mod inner;
+mod ip;
 pub mod place;
 pub mod program;
-mod ip;
 pub mod sleeper;
 
 use onefold_chain::kinds::external::BlackBox;

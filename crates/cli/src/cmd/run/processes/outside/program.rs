@@ -26,8 +26,13 @@ impl Program {
     /// # Errors
     /// Without privilege; a set-up command fails, the program cannot be launched or ends at once. What it was says
     /// standard error.
-    pub fn launch(name: &str, what: &Inner, space: &Arc<NetSpace>, core: Option<u32>) -> Result<Program> {
-        let (mut ours, theirs) = Channel::pair()?;
+    pub fn launch(
+        name: &str,
+        what: &Inner,
+        space: &Arc<NetSpace>,
+        core: Option<u32>,
+    ) -> Result<Program> {
+        let (ours, theirs) = Channel::pair()?;
         ours.patience(PATIENCE)?;
         let isolation = Isolation {
             network: Network::Of(space.clone()),
@@ -35,8 +40,12 @@ impl Program {
         };
         let command = Command::new("/proc/self/exe");
         let process = Process::spawn_in(command, theirs, core, &isolation, |command, fd| {
-            command.env_clear().args(["box", "--channel", &fd.to_string()]);
-            command.stdin(Stdio::null()).stdout(Stdio::from(std::io::stderr()));
+            command
+                .env_clear()
+                .args(["box", "--channel", &fd.to_string()]);
+            command
+                .stdin(Stdio::null())
+                .stdout(Stdio::from(std::io::stderr()));
         });
         let process = process.with_context(|| format!("{name}: making its namespaces"))?;
         let mut program = Program {
@@ -85,7 +94,10 @@ impl Program {
     /// Asks it to end, and ends it if it does not.
     pub fn end(mut self) {
         if self.channel.send(b"stop", &[]).is_ok() && self.ended_within(GRACE).is_none() {
-            eprintln!("{}: it has not ended within {GRACE:?} and is killed", self.name);
+            eprintln!(
+                "{}: it has not ended within {GRACE:?} and is killed",
+                self.name
+            );
         }
     }
 }

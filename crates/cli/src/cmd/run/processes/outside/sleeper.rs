@@ -26,13 +26,15 @@ impl Sleeper {
         worker.wake_by(rung.wakes());
         let (arm, armed) = sync_channel::<()>(1);
         let other = watch.clone();
-        std::thread::Builder::new().name("bell".into()).spawn(move || {
-            while armed.recv().is_ok() {
-                other.wait(LONGEST_SLEEP);
-                // one that is full wakes, too
-                let _ = sender.send(());
-            }
-        })?;
+        std::thread::Builder::new()
+            .name("bell".into())
+            .spawn(move || {
+                while armed.recv().is_ok() {
+                    other.wait(LONGEST_SLEEP);
+                    // one that is full wakes, too
+                    let _ = sender.send(());
+                }
+            })?;
         Ok(Sleeper { watch, arm, rung })
     }
 
