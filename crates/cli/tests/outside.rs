@@ -432,10 +432,7 @@ fn the_kernel_with_nftables_is_a_router_in_a_chain() {
     }
     assert_eq!(host(), before);
     let (_, err) = run(&dir, 2, &["verify", "chain.yaml"]);
-    assert!(
-        err.contains("x is a black box") || err.contains("nobody can see into it"),
-        "{err}"
-    );
+    assert!(err.contains("x is a black box"), "{err}");
     let (out, _) = run(&dir, 0, &["check", "chain.yaml"]);
     assert!(out.contains("process x"), "{out}");
 }
@@ -547,7 +544,9 @@ fn a_program_of_others_is_not_touched_and_nothing_is_left() {
             .lines()
             .find_map(|l| l.strip_prefix("SigIgn:"))
             .map(str::trim);
-        assert_eq!(ignored, Some("0000000000000000"), "{word}");
+        let ignored = u64::from_str_radix(ignored.unwrap_or_default(), 16).expect("a mask");
+        // SIGINT, SIGPIPE and SIGTERM
+        assert_eq!(ignored & 0x5002, 0, "{word}: {ignored:x}");
         for kind in ["net", "pid", "mnt"] {
             assert_ne!(
                 namespace(program, kind),

@@ -9,8 +9,8 @@ use onefold_chain::kinds::native::NativeProgram;
 use onefold_chain::segments::{Segment, Told};
 use onefold_nf::native::{self, ENVIRONMENT};
 use onefold_nf::{
-    Arrived, Channel, Descriptor, Isolation, Plan, Process, Region, Ring, RingMemory, Seat, State,
-    reclaim,
+    Arrived, Channel, Descriptor, Isolation, Network, Plan, Process, Region, Ring, RingMemory,
+    Seat, State, reclaim,
 };
 use onefold_packet::Timestamp;
 use std::os::fd::{AsFd, OwnedFd};
@@ -210,7 +210,14 @@ impl Kid {
                 command.stdout(Stdio::null());
             },
         );
-        let process = process.with_context(|| format!("{}: launching its process", self.name))?;
+        let process = process.with_context(|| {
+            let apart = !matches!(self.isolation.network, Network::Shared);
+            let cure = match apart {
+                true => " in a network namespace (that takes CAP_SYS_ADMIN: run as root)",
+                false => "",
+            };
+            format!("{}: launching its process{cure}", self.name)
+        })?;
         let sent = ours.send(
             &self.message,
             &[launch.memory.as_fd(), launch.event.as_fd()],

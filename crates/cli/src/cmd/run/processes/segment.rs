@@ -61,7 +61,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let region = Arc::new(Region::new(memory, plan.shape)?);
     let seat = Seat::new(region, &plan, hello.me, vec![Waker::Event(event)])?;
     let quota = plan.shape.slots as usize / (plan.shape.nfs as usize + 1) / 2;
-    let packets: Shared = Arc::new(Mutex::new(Packets::new(seat, !hello.live, quota)));
+    let packets: Shared = Arc::new(Mutex::new(Packets::new(seat, hello.recorded, quota)));
     let args = args.run.silent();
     let boxed = hello.outside.boxed.as_ref();
     let mut attached = boxed.map(|b| attach(b, &args.dpdk())).transpose()?;
@@ -101,6 +101,8 @@ struct Process {
     region: Arc<Region>,
     me: u32,
     live: bool,
+    /// What has waited for room for too long is given up.
+    gives_up: bool,
     /// The program that it began with.
     made: Option<(crate::program::Synthesized, crate::deploy::Verification)>,
     renewal: Renewal,
@@ -187,6 +189,7 @@ impl Process {
             packets,
             me: hello.me,
             live: hello.live,
+            gives_up: hello.live && !hello.recorded,
             done: done.unwrap_or_default(),
             spins: Spins::new(hello.spins),
             blocked: None,
@@ -261,7 +264,7 @@ impl Process {
         all.flush()?;
         if all.is_blocked() {
             let since = *self.blocked.get_or_insert_with(Instant::now);
-            if self.live && since.elapsed() > GIVEN_UP {
+            if self.gives_up && since.elapsed() > GIVEN_UP {
                 all.give_up();
             }
         }
@@ -284,7 +287,7 @@ impl Process {
     /// May packets be taken in, or is room waited for?
     fn may_take(&self) -> bool {
         self.blocked
-            .is_none_or(|since| !self.live && since.elapsed() >= BLOCKED)
+            .is_none_or(|since| !self.gives_up && since.elapsed() >= BLOCKED)
     }
 
     /// There is nothing to do at present.

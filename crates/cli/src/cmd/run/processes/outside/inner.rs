@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitStatus, waitpid};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use onefold_chain::kinds::external::{BlackBox, SCRATCH};
 use onefold_nf::{Channel, unprepared};
@@ -139,8 +139,9 @@ fn wait_for(told: &Inner, line: &str, program: Option<Pid>) -> Result<()> {
         if status.success() {
             return Ok(());
         }
+        let ended = |id| waitpid(id, Some(WaitPidFlag::WNOHANG));
         if let Some(id) = program
-            && kill(id, None).is_err()
+            && ended(id) != Ok(WaitStatus::StillAlive)
         {
             bail!("{}: its program has ended", told.name);
         }

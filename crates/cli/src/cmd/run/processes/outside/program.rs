@@ -4,6 +4,7 @@ use super::inner::{Inner, READY};
 use anyhow::{Context, Result, bail};
 use onefold_nf::{Channel, Isolation, NetSpace, Network, Process};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,6 +41,8 @@ impl Program {
         };
         let command = Command::new("/proc/self/exe");
         let process = Process::spawn_in(command, theirs, core, &isolation, |command, fd| {
+            // Ctrl-C is for who has launched us, and it ends this in order
+            command.process_group(0);
             command
                 .env_clear()
                 .args(["box", "--channel", &fd.to_string()]);
