@@ -10,6 +10,7 @@ mod mover;
 pub mod outside;
 mod report;
 pub mod segment;
+mod slots;
 
 use super::Args;
 use crate::common;

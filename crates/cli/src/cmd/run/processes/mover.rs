@@ -9,13 +9,14 @@
 use super::io::Io;
 use super::kids::{Kid, Launch};
 use super::outside::beyond::Beyond;
+use super::slots;
 use crate::live::LivePlan;
 use crate::progress::Progress;
 use crate::runner;
 use anyhow::{Result, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use onefold_chain::segments::Segments;
-use onefold_nf::{LIFE, LONGEST_SLEEP, Purpose, Region, Ring, occupancy, quiet, reclaim};
+use onefold_nf::{LIFE, LONGEST_SLEEP, Purpose, Region, Ring, occupancy, quiet};
 use onefold_packet::{Pkt, Timestamp};
 use onefold_port_ring::Packets;
 use onefold_runtime::Clock;
@@ -529,31 +530,16 @@ impl Mover {
         self.drain()?;
         self.packets.give_up();
         self.left = self.rings.iter().map(|r| u64::from(occupancy(r))).sum();
-        self.missing = self.missing_slots();
+        // handles of the launcher's own may have some still
+        self.free.clear();
+        self.some.clear();
+        self.missing = slots::missing(&self.region, &self.launch.plan, self.packets.seat());
         for io in &mut self.ios {
             if let Some(p) = &mut io.port {
                 p.finish()?;
             }
         }
         Ok(())
-    }
-
-    /// Slots that are neither the launcher's nor in a ring, once all processes have ended and what they had is back.
-    fn missing_slots(&mut self) -> u64 {
-        // handles of the launcher's own may have some still
-        self.free.clear();
-        self.some.clear();
-        for k in &self.kids {
-            let back = reclaim(&self.region, &self.launch.plan, k.number);
-            self.packets.seat().reclaim(&back.slots);
-        }
-        let seat = self.packets.seat();
-        seat.tidy();
-        let has = (seat.spare() + seat.held()) as u64;
-        let rings = (0..self.launch.plan.shape.rings).filter_map(|n| self.region.ring(n));
-        let on_the_way: u64 = rings.map(|r| u64::from(occupancy(&r))).sum();
-        let all = u64::from(self.launch.plan.shape.slots);
-        all.saturating_sub(has + on_the_way)
     }
 
     /// What is under way comes out; with packets in real time, as far as that takes no longer than `most`.
