@@ -66,7 +66,9 @@ part_scaling() {
 }
 # kills: a thousand processes of functions and black boxes killed at half load, another chain beside them that loses nothing (root)
 part_kills() {
-  $CARGO test --locked -p onefold --test live -- --ignored --nocapture a_thousand_kills
+  # as `make test` builds it
+  $CARGO test --locked -p onefold $(pkg-config --exists libdpdk 2>/dev/null && echo --features onefold/dpdk) \
+    --test live -- --ignored --nocapture a_thousand_kills
 }
 # fuzz: every fuzz target with address sanitizer, two at a time
 part_fuzz() { scripts/fuzz.sh "${FUZZ_SECONDS:-240}" "$state/fuzz"; }
