@@ -141,9 +141,9 @@ impl Isolation {
     }
 }
 
-/// The command's process is as one that nobody has prepared: it treats signals as one does that a shell launches, though
-/// processes that [`Process`](crate::Process) launches ignore some, and has no descriptor but its standard ones, whatever
-/// this process, or who has launched that one, has left open.
+/// The command's process is as one that nobody has prepared: it treats signals as one does that a shell launches,
+/// though processes that [`Process`](crate::Process) launches ignore some, and has no descriptor but its standard
+/// ones, whatever this process, or who has launched that one, has left open.
 pub fn unprepared(command: &mut Command) {
     // SAFETY: system calls that may be made between fork and exec, with numbers only
     unsafe {

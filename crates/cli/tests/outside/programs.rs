@@ -252,7 +252,7 @@ fn what_is_wrong_with_a_black_box_is_told() {
             "command: [\"true\"], ready: [\"sleep 0.05; false\"]",
             "its program has ended",
         ),
-        ("routes: [nonsense]", "ip route add nonsense: "),
+        ("routes: [nonsense]", "nonsense"),
         (
             "sysctls: { net.ipv4.nonsense: 1 }",
             "sysctl net.ipv4.nonsense=1",
