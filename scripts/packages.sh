@@ -7,6 +7,7 @@ have() { command -v "$1" >/dev/null 2>&1; }
 have cc || need+=(gcc libc6-dev)
 have tcpdump || need+=(tcpdump)
 have tshark || need+=(tshark)
+have tmux || need+=(tmux)
 have cargo || { echo "no Rust toolchain: install one (rustup.rs, rustc 1.95 or newer)" >&2; exit 2; }
 
 # A browser for the tests of the pages; where there is none they skip, saying so. (Ubuntu's package is a snap: left to people.)

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Long runs, in named parts: scripts/soak.sh PART... | all | list. Each part takes at most 45 minutes on two cores, goes on where
+# Long runs, in named parts: scripts/soak.sh PART... | all | list. Each part takes at most 45 minutes on two cores (`live` as many as
+# LIVE_MINUTES says, 60 if nobody says otherwise), goes on where
 # it was when it is stopped and called again at the same commit, and leaves its row (commit, date, minutes, result) in docs/soak.md.
 # Its output is in out/soak/PART.log. SOAK_AGAIN=1 does a part again that has been done at this commit.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 CARGO=${CARGO:-cargo}
-limit=45m
+minutes=45
 doc=docs/soak.md
 commit=$(git rev-parse --short=7 HEAD)
 [ -z "$(git status --porcelain --untracked-files=no -- crates chains fuzz Cargo.lock)" ] || commit=$commit+
@@ -70,6 +71,10 @@ part_kills() {
   $CARGO test --locked -p onefold $(pkg-config --exists libdpdk 2>/dev/null && echo --features onefold/dpdk) \
     --test live -- --ignored --nocapture a_thousand_kills
 }
+# live: live traffic through the ISP edge for LIVE_MINUTES (60): flows come and go, reloads, rules, routes, groups that move (root)
+part_live() {
+  $CARGO test --profile quick --locked -p onefold --test live -- --ignored --nocapture hour::
+}
 # fuzz: every fuzz target with address sanitizer, two at a time
 part_fuzz() { scripts/fuzz.sh "${FUZZ_SECONDS:-240}" "$state/fuzz"; }
 
@@ -78,8 +83,8 @@ says() { sed -n "s/^# $1: //p" "$0"; }
 
 # Writes a part's row, in the order of the parts.
 record() {
-  local part=$1 minutes=$2 result=$3
-  local row="| \`$part\` | $(says "$part") | $commit | $(date -u +%F) | $minutes | $result |" p
+  local part=$1 took=$2 result=$3
+  local row="| \`$part\` | $(says "$part") | $commit | $(date -u +%F) | $took | $result |" p
   {
     sed '/^|---/q' "$doc"
     for p in $(parts); do
@@ -91,27 +96,29 @@ record() {
 }
 
 one() {
-  local part=$1 began=$SECONDS status=0 log=out/soak/$1.log result
+  local part=$1 began=$SECONDS status=0 log=out/soak/$1.log result limit=$minutes
+  # and what it takes to build it
+  [ "$part" != live ] || limit=$((${LIVE_MINUTES:-60} + 30))
   if [ -e "$state/$part.done" ] && [ -z "${SOAK_AGAIN:-}" ]; then
     echo "== $part: done at $commit already (SOAK_AGAIN=1 does it again)"
     return 0
   fi
   echo "== $part: $(says "$part")"
   export -f "part_$(tr - _ <<<"$part")"
-  CARGO=$CARGO state=$state timeout --foreground "$limit" bash -c "part_$(tr - _ <<<"$part")" 2>&1 | tee "$log"
+  CARGO=$CARGO state=$state timeout --foreground "${limit}m" bash -c "part_$(tr - _ <<<"$part")" 2>&1 | tee "$log"
   status=${PIPESTATUS[0]}
-  local minutes=$(((SECONDS - began + 59) / 60))
+  local took=$(((SECONDS - began + 59) / 60))
   case $status in
     0) result="nothing found" && touch "$state/$part.done" ;;
-    124) result="not finished within $limit" ;;
+    124) result="not finished within $limit minutes" ;;
     130 | 143) exit "$status" ;;
     *) result="**failed** (status $status)" ;;
   esac
   # what a part says of itself in its last lines, if it does
   local told
   told=$(sed -n 's/^soak: //p' "$log" | tail -n 1)
-  record "$part" "$minutes" "$result${told:+: $told}"
-  echo "== $part: $result, $minutes minutes"
+  record "$part" "$took" "$result${told:+: $told}"
+  echo "== $part: $result, $took minutes"
   return "$status"
 }
 

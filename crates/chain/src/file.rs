@@ -96,6 +96,9 @@ pub struct ChainFile {
     pub interconnect: Option<Loc<String>>,
     /// Who runs on which core.
     pub cores: Option<Loc<crate::cores::CoresFile>>,
+    /// How functions in processes of their own share cores: a policy, and what is to be said of it: `nfvnice,high=80`.
+    /// `onefold schedule list` explains all of them.
+    pub schedule: Option<Loc<String>>,
 }
 
 /// A parameter of a chain.
@@ -177,6 +180,8 @@ pub struct Function {
     pub run: Option<Loc<String>>,
     /// The core that its process is executed on; if absent, one is chosen.
     pub affinity: Option<Loc<u32>>,
+    /// How much its load counts when cores are shared by load, 1 if absent.
+    pub priority: Option<Loc<u32>>,
     /// What becomes of packets while its process has ended and is not there again: they `wait` (the chain fails
     /// closed), or `bypass` it, from its port 0 to its port 1 and back (the chain fails open).
     pub on_crash: Option<Loc<String>>,

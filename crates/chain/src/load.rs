@@ -9,7 +9,7 @@ use crate::kinds::KindCx;
 use crate::links::{PortRef, parse_links, parse_port};
 use crate::live::{Attached, Live, LivePort, attach};
 use crate::params;
-use crate::placement::{self, Placement};
+use crate::placement::{self, Placement, Run};
 use crate::places;
 use crate::stitch::{Chain, FunctionInfo, Part, Wiring, stitch};
 use crate::values;
@@ -253,11 +253,14 @@ fn load_inner(
     wiring.failed = failed;
     let name = doc.name.clone().unwrap_or(default_name);
     let description = doc.description.clone().unwrap_or_default();
+    let processes = parts.iter().any(|p| p.info.placement.run != Run::Inline);
+    let schedule = placement::schedule(&doc, processes, file, reader);
     let chain = stitch(reader, name, description, parts, wiring);
     placement::check(&chain, interconnect, &doc, file, reader);
     Some(Chain {
         interconnect,
         cores,
+        schedule,
         ..chain
     })
 }

@@ -1,11 +1,13 @@
-//! Where a function runs, and what becomes of its packets when it has ended: `run`, `affinity` and `on-crash` of a
-//! chain file's functions, and the file's `interconnect`.
+//! Where a function runs, and what becomes of its packets when it has ended: `run`, `affinity`, `on-crash` and `priority`
+//! of a chain file's functions, and the file's `interconnect` and `schedule`.
 
 use crate::error::Reader;
 use crate::file::{ChainFile, Function, Loc};
 use crate::stitch::Chain;
 use onefold_click::source::{FileId, Span};
 use onefold_click::suggest::did_you_mean;
+use onefold_sched::KNOWN;
+use onefold_sched::spec::{Spec, SpecError};
 
 /// Where a function runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -85,7 +87,7 @@ impl Interconnect {
 }
 
 /// All that a chain file says of where a function runs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placement {
     /// Where.
     pub run: Run,
@@ -93,6 +95,22 @@ pub struct Placement {
     pub affinity: Option<u32>,
     /// See [`OnCrash`].
     pub on_crash: OnCrash,
+    /// How much its load counts when cores are shared by load.
+    pub priority: u32,
+}
+
+/// Most that a function's load counts.
+const MOST_PRIORITY: u32 = 1000;
+
+impl Default for Placement {
+    fn default() -> Self {
+        Placement {
+            run: Run::default(),
+            affinity: None,
+            on_crash: OnCrash::default(),
+            priority: 1,
+        }
+    }
 }
 
 /// Words of a key that mean something.
@@ -153,10 +171,18 @@ impl Placement {
             run: run_of(f, file, reader),
             affinity: f.affinity.as_ref().map(|a| a.value),
             on_crash: ON_CRASH.read(f.on_crash.as_ref(), file, reader),
+            priority: f.priority.as_ref().map_or(1, |p| p.value),
         };
+        if let Some(p) = &f.priority
+            && !(1..=MOST_PRIORITY).contains(&p.value)
+        {
+            let span = Span::new(file, p.start, p.start + p.len.max(1));
+            reader.error(span, format!("priority must be from 1 to {MOST_PRIORITY}"));
+        }
         let only_of_processes = [
             ("affinity", f.affinity.as_ref().map(|a| (a.start, a.len))),
             ("on-crash", f.on_crash.as_ref().map(|a| (a.start, a.len))),
+            ("priority", f.priority.as_ref().map(|a| (a.start, a.len))),
         ];
         for (key, at) in only_of_processes {
             if let (Some((start, len)), Run::Inline) = (at, placement.run)
@@ -242,6 +268,36 @@ pub(crate) fn check(
                 text,
                 "write 'interconnect: rings', or 'on-crash: wait'",
             );
+        }
+    }
+}
+
+/// Reads how processes are to be scheduled; without any, that is nobody's wish.
+pub(crate) fn schedule(
+    doc: &ChainFile,
+    processes: bool,
+    file: FileId,
+    reader: &mut Reader,
+) -> Option<Spec> {
+    let s = doc.schedule.as_ref()?;
+    let span = Span::new(file, s.start, s.start + s.len.max(1));
+    match s.value.parse::<Spec>() {
+        Ok(spec) => {
+            if !processes {
+                let text = "schedule is for chains with functions in processes of their own";
+                reader.error_hint(span, text, "add 'run: process' to some, or leave it out");
+            }
+            Some(spec)
+        }
+        Err(e) => {
+            let names = KNOWN.iter().map(|k| k.name);
+            let word = s.value.split(',').next().unwrap_or_default();
+            let near =
+                did_you_mean(word.trim(), names).filter(|_| matches!(e, SpecError::Name { .. }));
+            let hint =
+                near.unwrap_or_else(|| "onefold schedule list explains all policies".to_string());
+            reader.error_hint(span, format!("schedule: {e}"), hint);
+            None
         }
     }
 }

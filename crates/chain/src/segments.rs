@@ -39,6 +39,8 @@ pub struct Segment {
     pub chain: Chain,
     /// The core that it is executed on, if that was said.
     pub affinity: Option<u32>,
+    /// How much its load counts.
+    pub priority: u32,
     /// What becomes of its packets when its process has ended.
     pub on_crash: OnCrash,
     /// The program that it is, if it is one of its own; what its chain has in its place executes nothing.
@@ -300,6 +302,7 @@ impl<'a> Cutting<'a> {
                 ports: ports.collect(),
                 functions: infos.cloned().collect(),
                 links: Vec::new(),
+                schedule: None,
                 warnings: Vec::new(),
                 interconnect: Interconnect::default(),
                 cores: Cores::default(),
@@ -309,6 +312,7 @@ impl<'a> Cutting<'a> {
             external,
             apart: placement.run == Run::Namespace,
             affinity: placement.affinity,
+            priority: placement.priority,
             on_crash: placement.on_crash,
         }
     }
@@ -521,6 +525,7 @@ impl Told {
                 .collect(),
             functions: Vec::new(),
             links: Vec::new(),
+            schedule: None,
             warnings: Vec::new(),
             interconnect: Interconnect::default(),
             cores: Cores::default(),

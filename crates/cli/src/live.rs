@@ -5,7 +5,7 @@ use crate::control::{Command, Session, capture};
 use crate::deploy::Renewal;
 use crate::gate::Gate;
 use crate::log::{self, Level, Losses};
-use crate::ports::{self, DpdkSetup, Live, PortArg};
+use crate::ports::{self, DpdkSetup, Live, PortArg, Receivers};
 use crate::runner::{self, Outcome};
 use crate::sandbox;
 use crate::service::Manager;
@@ -16,7 +16,7 @@ use clap::ValueEnum;
 use onefold_chain::{Attached, Chain, LivePort};
 use onefold_engine::Executor;
 use onefold_engine::shadow::Shadow;
-use onefold_runtime::{Clock, Count, Ending, LinkState, Polling, Rhythm, Step, Worker};
+use onefold_runtime::{Clock, Count, Ending, LinkState, Polling, Remark, Rhythm, Step, Worker};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -76,7 +76,7 @@ pub struct Team {
     pub tells: bool,
 }
 
-/// Opens the ports that are interfaces, with a queue for each of so many workers. Empty: there are none.
+/// Opens the ports that are interfaces, for who takes packets in there. Empty: there are none.
 ///
 /// # Errors
 /// Something is wrong with one of them, one is there twice, or others are captures that packets come from.
@@ -84,7 +84,7 @@ pub fn open(
     ports: &[PortArg],
     captures: bool,
     dpdk: &DpdkSetup,
-    (queues, quiet): (usize, bool),
+    (receivers, quiet): (Receivers, bool),
 ) -> Result<Vec<Live>> {
     let devices = || ports.iter().filter_map(|p| Some((p, p.device()?)));
     let Some((first, _)) = devices().next() else {
@@ -113,14 +113,14 @@ pub fn open(
             bail!("port '{}' has two interfaces", p.port);
         }
     }
-    let umem = ports::umem(ports, queues);
+    let umem = ports::umem(ports, receivers.count());
     let mut all = Vec::new();
     let mut dpdk = ports::start_dpdk(ports, dpdk)?;
     for remark in dpdk.iter().flat_map(|d| d.remarks()).filter(|_| !quiet) {
         eprintln!("{remark}");
     }
     for p in ports {
-        all.extend(p.open_live(umem.as_ref(), dpdk.as_mut(), queues)?);
+        all.extend(p.open_live(umem.as_ref(), dpdk.as_mut(), receivers)?);
     }
     Ok(all)
 }
@@ -183,13 +183,7 @@ pub fn load(
 fn tell(worker: &mut Worker<Shadow>, plan: &LivePlan, attached: &[Attached]) {
     for r in worker.take_remarks() {
         if plan.team.as_ref().is_none_or(|t| t.tells) {
-            eprintln!("port {}: {}", r.port, r.text);
-            let level = match r.restored {
-                true => Level::Info,
-                false => Level::Warning,
-            };
-            let (port, what) = (r.port.as_str().into(), r.text.as_str().into());
-            log::event(level, "link", &[("port", port), ("what", what)]);
+            tell_of_link(&r);
         }
         let here = attached.iter().filter(|a| r.restored && a.port == r.port);
         for asks in here.filter_map(Attached::asks) {
@@ -208,6 +202,25 @@ fn tell(worker: &mut Worker<Shadow>, plan: &LivePlan, attached: &[Attached]) {
                 Err(e) => eprintln!("warning: {asks}: {e}"),
             }
         }
+    }
+}
+
+/// Says what has changed about a port's link.
+pub fn tell_of_link(r: &Remark) {
+    eprintln!("port {}: {}", r.port, r.text);
+    let level = match r.restored {
+        true => Level::Info,
+        false => Level::Warning,
+    };
+    let (port, what) = (r.port.as_str().into(), r.text.as_str().into());
+    log::event(level, "link", &[("port", port), ("what", what)]);
+}
+
+/// Packets are taken from now on.
+pub fn tell_running(quiet: bool) {
+    log::event(Level::Info, "running", &[]);
+    if !quiet {
+        eprintln!("running; Ctrl-C ends it");
     }
 }
 
@@ -245,7 +258,8 @@ fn log_port(l: &Live) {
 
 /// How far a worker is with ending together with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+pub enum Stage {
+    /// It takes packets.
     Receiving,
     /// It takes nothing in any more.
     Stopped,
@@ -256,7 +270,7 @@ enum Stage {
 impl Stage {
     /// Goes as far as it can; called before each look at the queues. True: what is there now is the last of it.
     #[inline]
-    fn ends(&mut self, team: &Team, worker: &mut Worker<Shadow>) -> bool {
+    pub fn ends(&mut self, team: &Team, worker: &mut Worker<Shadow>) -> bool {
         let ending = &team.ending;
         if *self == Stage::Receiving && team.receives && ending.is_asked() {
             worker.stop();
@@ -323,7 +337,9 @@ pub fn run(
             }
             look_after(worker, plan, session.as_deref());
             offloads.attend(worker);
-            losses.attend(worker);
+            if losses.is_time() {
+                losses.look(worker.states());
+            }
             sandbox::attend();
         }
         interrupted = runner::interrupted().load(Ordering::Relaxed);
@@ -339,7 +355,7 @@ pub fn run(
     }
     drain(worker)?;
     offloads.finish(worker);
-    losses.look(worker);
+    losses.look(worker.states());
     Ok(interrupted)
 }
 
@@ -439,11 +455,9 @@ fn begin(
         manager.ready();
         manager
     });
-    if plan.team.as_ref().is_none_or(|t| t.tells) {
-        log::event(Level::Info, "running", &[]);
-    }
-    if plan.team.is_none() && !plan.quiet {
-        eprintln!("running; Ctrl-C ends it");
+    // of several workers it is said when all are ready
+    if plan.team.is_none() {
+        tell_running(plan.quiet);
     }
     Ok(manager)
 }

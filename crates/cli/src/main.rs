@@ -76,6 +76,9 @@ enum Command {
     /// The first process of a black box's namespaces: `run` launches it
     #[command(hide = true)]
     Box(cmd::run::processes::outside::inner::Args),
+    /// A network function that costs processor time and does nothing else: a program of a chain, for experiments
+    #[command(hide = true)]
+    Burn(cmd::burn::Args),
     /// Says how a running chain stands
     Status(cmd::status::Args),
     /// Shows how a running chain stands, again and again: rates, drops, load
@@ -90,6 +93,9 @@ enum Command {
     Backend(cmd::reload::EditArgs),
     /// Says how many workers a running chain has
     Scale(cmd::scale::Args),
+    /// Says, or changes, how functions in processes of their own share cores; `list` explains all policies
+    #[command(visible_alias = "policy")]
+    Schedule(cmd::schedule::Args),
     /// Writes down packets of a running chain: of a port, a traffic class, or a drop reason
     Capture(cmd::capture::Args),
     /// Follows one packet through a chain: every decision, with the rule that made it
@@ -133,6 +139,7 @@ fn main() -> ExitCode {
         Command::Run(a) => cmd::run::run(&a),
         Command::Segment(a) => cmd::run::processes::segment::run(&a),
         Command::Box(a) => cmd::run::processes::outside::inner::run(&a),
+        Command::Burn(a) => cmd::burn::run(&a),
         Command::Status(a) => cmd::status::run(&a),
         Command::Top(a) => cmd::top::run(&a),
         Command::Reload(a) => cmd::reload::run(&a),
@@ -140,6 +147,7 @@ fn main() -> ExitCode {
         Command::Route(a) => cmd::reload::edit(onefold_control::EditKind::Route, &a),
         Command::Backend(a) => cmd::reload::edit(onefold_control::EditKind::Backend, &a),
         Command::Scale(a) => cmd::scale::run(&a),
+        Command::Schedule(a) => cmd::schedule::run(&a),
         Command::Capture(a) => cmd::capture::run(&a),
         Command::Trace(a) => cmd::trace::run(&a),
         Command::Explain(a) => cmd::explain::run(&a),

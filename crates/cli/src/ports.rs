@@ -1,5 +1,9 @@
 //! `--port PORT=KIND:NAME`: ports that are not captures bound by `--in` and `--out`.
 
+mod receivers;
+
+pub use receivers::Receivers;
+
 use anyhow::{Result, bail};
 use onefold_capture::CaptureReader;
 use onefold_packet::EtherAddr;
@@ -8,7 +12,7 @@ use onefold_port_interface::{Interface, Needs};
 use onefold_port_packet::{MAX_BATCH, Mode, PacketPort};
 use onefold_port_tap::TapPort;
 use onefold_port_xdp::{MAX_RING, MIN_RING, Offload, Options, Umem, XdpPort};
-use onefold_runtime::{CapturePort, Keep, MemoryPort, Port, Share};
+use onefold_runtime::{CapturePort, HIGHEST_RATE, Keep, MemoryPort, PacedPort, Port, Share};
 
 /// What is behind a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +20,8 @@ pub enum Kind {
     /// Frames in memory: those of a capture, read before the clock starts, or none. What leaves is copied to memory,
     /// where the last 256 KiB of it stay.
     Memory(Option<String>),
+    /// Frames of a capture in memory that arrive in real time, so many a second, again and again.
+    Paced(Device, String, u64),
     /// A capture whose frames arrive; what leaves is counted.
     Pcap(String),
     /// A network interface through packet sockets.
@@ -67,7 +73,10 @@ pub fn port_arg(s: &str) -> Result<PortArg, String> {
     let (kind, name) = rest.split_once(':').ok_or_else(shape)?;
     let kind = match (kind, name) {
         ("memory", "") => Kind::Memory(None),
-        ("memory", file) => Kind::Memory(Some(file.to_string())),
+        ("memory", file) => match file.rsplit_once(",rate=") {
+            None => Kind::Memory(Some(file.to_string())),
+            Some((file, rate)) => paced(port, file, rate)?,
+        },
         ("pcap", "") => return Err("pcap: wants a file, pcap:FILE".to_string()),
         ("pcap", file) => Kind::Pcap(file.to_string()),
         ("packet", rest) => packet(rest)?,
@@ -90,6 +99,31 @@ pub fn port_arg(s: &str) -> Result<PortArg, String> {
         port: port.to_string(),
         kind,
     })
+}
+
+/// Reads `memory:FILE,rate=PPS`.
+fn paced(port: &str, file: &str, rate: &str) -> Result<Kind, String> {
+    let (number, unit) = match rate.strip_suffix(['k', 'K']) {
+        Some(n) => (n, 1e3),
+        None => match rate.strip_suffix('M') {
+            Some(n) => (n, 1e6),
+            None => (rate, 1.0),
+        },
+    };
+    let pps = number.parse::<f64>().unwrap_or(f64::NAN) * unit;
+    if file.is_empty() || !(1.0..=HIGHEST_RATE as f64).contains(&pps) {
+        return Err(format!(
+            "memory:FILE,rate=PPS: a capture and packets a second, for instance memory:lan.pcap,rate=500k, not \
+             'memory:{file},rate={rate}'"
+        ));
+    }
+    let device = Device {
+        interface: format!("memory of {port}"),
+        keeps_mac: true,
+        keeps_neighbours: true,
+        shared: true,
+    };
+    Ok(Kind::Paced(device, file.to_string(), pps as u64))
 }
 
 fn unknown(kind: &str, key: &str, value: &str) -> String {
@@ -234,8 +268,8 @@ pub fn start_dpdk(ports: &[PortArg], setup: &DpdkSetup) -> Result<Option<Dpdk>> 
     }
 }
 
-/// The frames of all AF_XDP ports among these, with so many queues each; `None`: there is no such port.
-pub fn umem(ports: &[PortArg], queues: usize) -> Option<Umem> {
+/// The frames of all AF_XDP ports among these, with so many sockets each; `None`: there is no such port.
+pub fn umem(ports: &[PortArg], sockets: usize) -> Option<Umem> {
     let xdp = |p: &PortArg| match &p.kind {
         Kind::Xdp(d, o) => Some((d.interface.clone(), o.ring)),
         _ => None,
@@ -248,7 +282,7 @@ pub fn umem(ports: &[PortArg], queues: usize) -> Option<Umem> {
         .filter_map(|p| Some(Interface::find(&p.0).ok()?.mtu));
     let most = onefold_port_xdp::MAX_MTU;
     let mtu = mtus.max().unwrap_or(0).min(most);
-    Some(Umem::new(all.len() * queues.max(1), ring, mtu))
+    Some(Umem::new(all.len() * sockets.max(1), ring, mtu))
 }
 
 /// A live port that is open, and the interface behind it.
@@ -310,14 +344,20 @@ impl PortArg {
         match &self.kind {
             Kind::Memory(file) => file.as_deref(),
             Kind::Pcap(file) => Some(file),
-            Kind::Packet(..) | Kind::Xdp(..) | Kind::Tap(_) | Kind::Dpdk(..) => None,
+            Kind::Packet(..) | Kind::Xdp(..) | Kind::Tap(_) | Kind::Dpdk(..) | Kind::Paced(..) => {
+                None
+            }
         }
     }
 
-    /// The network interface, if it is one.
+    /// The network interface, if it is one, or what stands in its place: packets arrive in real time.
     pub fn device(&self) -> Option<&Device> {
         match &self.kind {
-            Kind::Packet(d, _) | Kind::Xdp(d, _) | Kind::Tap(d) | Kind::Dpdk(d, _) => Some(d),
+            Kind::Packet(d, _)
+            | Kind::Xdp(d, _)
+            | Kind::Tap(d)
+            | Kind::Dpdk(d, _)
+            | Kind::Paced(d, ..) => Some(d),
             Kind::Memory(_) | Kind::Pcap(_) => None,
         }
     }
@@ -354,7 +394,7 @@ impl PortArg {
                 }
                 Box::new(memory)
             }
-            Kind::Packet(..) | Kind::Xdp(..) | Kind::Tap(_) | Kind::Dpdk(..) => {
+            Kind::Packet(..) | Kind::Xdp(..) | Kind::Tap(_) | Kind::Dpdk(..) | Kind::Paced(..) => {
                 bail!(
                     "port '{}' is an interface, which is opened before",
                     self.port
@@ -363,38 +403,8 @@ impl PortArg {
         })
     }
 
-    /// Can each of so many workers have a queue of its own there?
-    ///
-    /// # Errors
-    /// Why not, in words.
-    pub fn has_queues(&self, workers: usize) -> Result<(), String> {
-        let port = &self.port;
-        match &self.kind {
-            Kind::Packet(..) | Kind::Memory(_) | Kind::Pcap(_) => Ok(()),
-            Kind::Tap(_) => Err(format!("port {port}: a TAP interface has one queue")),
-            Kind::Xdp(d, o) if o.queue.is_some() => Err(format!(
-                "port {port}: queue=N is one queue of {}",
-                d.interface
-            )),
-            Kind::Xdp(d, _) => match onefold_port_xdp::queues(&d.interface) {
-                Some(n) if n as usize != workers => Err(format!(
-                    "port {port}: {} has {n} receive queues; as many as workers would give each its own, ethtool -L \
-                     {} combined {workers} or rx {workers}",
-                    d.interface, d.interface
-                )),
-                // one that is not there is said when it is opened
-                _ => Ok(()),
-            },
-            Kind::Dpdk(_, s) if usize::from(s.queues) == workers => Ok(()),
-            Kind::Dpdk(_, s) => Err(format!(
-                "port {port}: worker-queues={workers} would give each worker a queue of {}",
-                s.name
-            )),
-        }
-    }
-
     /// Makes a port that is an interface ready; `None`: it is none. `umem`: see [`umem`];
-    /// `dpdk`: see [`start_dpdk`]. `queues`: for so many workers, each of which has a queue of its own.
+    /// `dpdk`: see [`start_dpdk`].
     ///
     /// # Errors
     /// What is wrong with the interface, with what to type.
@@ -402,8 +412,9 @@ impl PortArg {
         &self,
         umem: Option<&Umem>,
         dpdk: Option<&mut Dpdk>,
-        queues: usize,
+        receivers: Receivers,
     ) -> Result<Option<Live>> {
+        let queues = receivers.count();
         let (mut spec, mut offload) = (None, None);
         let (device, interface, open, shown, host_side): (_, _, Queues, _, _) = match &self.kind {
             Kind::Packet(d, mode) => {
@@ -438,9 +449,13 @@ impl PortArg {
                         &own
                     }
                 };
-                let p = match queues {
-                    0 | 1 => vec![XdpPort::open(&self.port, interface.clone(), *o, umem)?],
-                    n => XdpPort::open_for(&self.port, &interface, *o, umem, n)?,
+                let name = &self.port;
+                let p = match receivers {
+                    Receivers::Tagged(n) => XdpPort::open_shared(name, &interface, *o, umem, n)?,
+                    Receivers::Queues(0 | 1) => {
+                        vec![XdpPort::open(name, interface.clone(), *o, umem)?]
+                    }
+                    Receivers::Queues(n) => XdpPort::open_for(name, &interface, *o, umem, n)?,
                 };
                 offload = p.first().map(|p| (p.offload(), o.queue.unwrap_or(0)));
                 let shown: Vec<String> = p.iter().map(XdpPort::shown).collect();
@@ -467,6 +482,29 @@ impl PortArg {
                 let shown = format!("dpdk:{} ({})", s.name, first.shown());
                 spec = Some(s.clone());
                 (d, interface, boxed(p), shown, s.is("net_tap"))
+            }
+            Kind::Paced(d, file, rate) => {
+                let reads = CapturePort::new(&self.port).reads(CaptureReader::open(file)?);
+                let (memory, warnings) = reads.into_memory(Keep::Nothing);
+                if let Some(w) = warnings.first() {
+                    bail!("{w}");
+                }
+                if memory.is_empty() {
+                    bail!("port {}: there is no frame in {file}", self.port);
+                }
+                let interface = Interface {
+                    name: d.interface.clone(),
+                    index: 0,
+                    mac: EtherAddr([2, 0, 0, 0, 0, 1]),
+                    mtu: 65_535,
+                    up: true,
+                    running: true,
+                    addresses: Vec::new(),
+                    forwards: [false; 2],
+                };
+                let shown = format!("memory:{file}, {rate} packets a second");
+                let p = vec![PacedPort::new(memory, *rate)];
+                (d, interface, boxed(p), shown, false)
             }
             Kind::Memory(_) | Kind::Pcap(_) => return Ok(None),
         };
@@ -498,6 +536,20 @@ mod tests {
         assert_eq!(kind("lan=memory:"), Ok(Kind::Memory(None)));
         let file = Kind::Memory(Some("a:b.pcap".to_string()));
         assert_eq!(kind("lan=memory:a:b.pcap"), Ok(file));
+        let rate = |s| match kind(s) {
+            Ok(Kind::Paced(d, file, rate)) => Some((d.interface, file, rate)),
+            _ => None,
+        };
+        let paced = ("memory of lan".to_string(), "a,b".to_string(), 1_500_000);
+        assert_eq!(rate("lan=memory:a,b,rate=1.5M"), Some(paced));
+        for wrong in [
+            "lan=memory:,rate=1",
+            "lan=memory:a,rate=",
+            "lan=memory:a,rate=0",
+            "lan=memory:a,rate=NaN",
+        ] {
+            assert!(kind(wrong).is_err(), "{wrong}");
+        }
         assert_eq!(kind("lan=pcap:x"), Ok(Kind::Pcap("x".to_string())));
         let device_of = |name: &str| Device {
             interface: name.to_string(),

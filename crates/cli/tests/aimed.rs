@@ -262,3 +262,25 @@ fn what_cannot_be_aimed_at_is_said_with_a_hint() {
         "{out}"
     );
 }
+
+/// `--protocols` is kept to, also where a class lets another protocol pass only; where none fits, it is said.
+#[test]
+fn flows_are_of_the_protocols_that_are_wanted() {
+    let dir = temp("aimed-protocols");
+    let chain = "functions:\n  fw:\n    firewall:\n      rules: [allow tcp && dst port 80, allow dst port 53]\n\
+        ports:\n  lan: fw[0]\n  wan: fw[1]\n";
+    std::fs::write(dir.join("two.yaml"), chain).unwrap();
+    let aimed = |chain: &str, protocols: &str, status: i32| {
+        let args = ["gen", "--for", chain, "--protocols", protocols];
+        let more = ["--packets", "400", "--flows", "40", "--out", "p.pcap", "-q"];
+        run(&dir, status, &[&args[..], &more].concat())
+    };
+    for (protocols, number) in [("udp", 17), ("tcp", 6)] {
+        aimed("two.yaml:lan", protocols, 0);
+        let all = frames(&dir.join("p.pcap"));
+        assert!(!all.is_empty() && all.iter().all(|(_, f)| f[23] == number));
+    }
+    std::fs::write(dir.join("tcp.yaml"), CHAIN).unwrap();
+    let (_, said) = aimed("tcp.yaml:lan", "udp", 2);
+    assert!(said.contains("--protocols says"), "{said}");
+}

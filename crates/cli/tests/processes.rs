@@ -4,13 +4,11 @@
 mod common;
 
 use common::captures::{Frames, read, write};
+use common::running::{Running, exists, json, kill, wait_until};
 use common::{root, run, temp};
-use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The ISP edge with these functions in processes; `more` goes with each of them.
 fn isp_edge(dir: &Path, functions: &[&str], more: &str) -> String {
@@ -49,10 +47,6 @@ fn captures(dir: &Path, packets: u32) -> (PathBuf, PathBuf) {
     ];
     run(dir, 0, &[&args[..], &["--flows", "40", "--quiet"]].concat());
     (lan, wan)
-}
-
-fn json(text: &str) -> serde_json::Value {
-    serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
 }
 
 /// What leaves at both ports, and the report.
@@ -224,114 +218,6 @@ fn what_a_chain_file_says_wrongly_of_processes_is_told() {
     let file = format!("lan={}", lan.display());
     let (_, err) = run(&dir, 2, &["run", &good, "--in", &file, "--workers", "2"]);
     assert!(err.contains("--workers is not there yet"), "{err}");
-}
-
-/// A run whose processes can be ended.
-struct Running {
-    child: Child,
-    err: BufReader<std::process::ChildStderr>,
-    /// Number and name of each process.
-    kids: Vec<(u32, String)>,
-}
-
-impl Running {
-    fn start(dir: &Path, chain: &str, more: &[&str]) -> Running {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_onefold"))
-            .current_dir(dir)
-            .env("ONEFOLD_CACHE", "")
-            .args(["run", chain, "--json", "--mode", "reference"])
-            .args(more)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut err = BufReader::new(child.stderr.take().unwrap());
-        let mut kids = Vec::new();
-        loop {
-            let mut line = String::new();
-            assert!(err.read_line(&mut line).unwrap() > 0, "ended: {kids:?}");
-            if line.starts_with("running") {
-                break;
-            }
-            if let Some((id, name)) = line
-                .strip_prefix("process ")
-                .and_then(|l| l.split_once(": "))
-            {
-                let name = name.split([',', ' ']).next().unwrap_or_default().trim();
-                kids.push((id.parse().unwrap(), name.to_string()));
-            }
-        }
-        Running { child, err, kids }
-    }
-
-    fn of(&self, name: &str) -> u32 {
-        self.kids.iter().find(|k| k.1 == name).unwrap().0
-    }
-
-    /// The process that was launched in the place of others.
-    fn now(&self, but: u32) -> Option<u32> {
-        let known: Vec<u32> = self.kids.iter().map(|k| k.0).collect();
-        let children = children(self.child.id());
-        children
-            .into_iter()
-            .rfind(|c| !known.contains(c) && *c != but)
-    }
-
-    fn report(mut self) -> serde_json::Value {
-        let mut out = String::new();
-        self.child
-            .stdout
-            .take()
-            .unwrap()
-            .read_to_string(&mut out)
-            .unwrap();
-        let mut err = String::new();
-        self.err.read_to_string(&mut err).unwrap();
-        let status = self.child.wait().unwrap();
-        assert_eq!(status.code(), Some(0), "{out}\n{err}");
-        for (id, name) in &self.kids {
-            assert!(!exists(*id), "{name} is still there");
-        }
-        json(&out)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn kill(id: u32) {
-    let done = Command::new("kill").args(["-9", &id.to_string()]).status();
-    assert!(done.is_ok_and(|s| s.success()));
-}
-
-/// Is there such a process, other than one that waits for its end to be heard of?
-fn exists(id: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-    let state = stat
-        .rsplit(')')
-        .next()
-        .and_then(|s| s.split_whitespace().next());
-    state.is_some_and(|s| s != "Z")
-}
-
-fn children(of: u32) -> Vec<u32> {
-    let all = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children"));
-    let all = all.unwrap_or_default();
-    all.split_whitespace()
-        .filter_map(|c| c.parse().ok())
-        .collect()
-}
-
-fn wait_until(what: &str, is: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 /// A function ends again and again while packets go through, and without being asked; everything is accounted for, and

@@ -43,6 +43,14 @@ pub enum Request {
         #[serde(default)]
         workers: Option<usize>,
     },
+    /// Who runs when, of a run whose functions are processes.
+    Schedule {
+        /// Another policy, `NAME[,KEY=VALUE...]`; the one at work is told if not given.
+        #[serde(default)]
+        policy: Option<String>,
+    },
+    /// The run ends, as with Ctrl-C.
+    Stop,
     /// The next packets, followed through a copy of the chain: a line each, with `trace` (as `onefold trace --json`)
     /// and `text`.
     Trace(Tracing),

@@ -213,11 +213,37 @@ pub unsafe extern "C" fn onefold_nf_data_setup(
     0
 }
 
-/// Something to be read or written: 0, or 1 where both buffers are full.
-fn queue(nf: &mut Nf, request: Request) -> c_int {
-    if request.buffer.is_null() && request.len > 0 {
+/// `size` bytes at `buffer`, and where they are in a file.
+struct Bytes {
+    fd: c_int,
+    buffer: *mut c_void,
+    size: usize,
+    offset: u64,
+}
+
+/// Something to be read or written: 0, or 1 where both buffers are full; less where it cannot be.
+fn queue(
+    nf: Option<&mut Nf>,
+    write: bool,
+    bytes: Bytes,
+    (callback, context): (Option<Callback>, *mut c_void),
+) -> c_int {
+    let (Some(nf), Ok(offset)) = (nf, i64::try_from(bytes.offset)) else {
+        return -1;
+    };
+    if bytes.buffer.is_null() && bytes.size > 0 {
         return -1;
     }
+    let request = Request {
+        write,
+        fd: bytes.fd,
+        buffer: bytes.buffer.cast(),
+        len: bytes.size,
+        offset,
+        callback,
+        context,
+        result: 0,
+    };
     let bell = nf.native.bell();
     let storage = nf
         .storage
@@ -239,22 +265,15 @@ pub unsafe extern "C" fn onefold_nf_write_data(
     callback: Option<Callback>,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller says so.
-    let (Some(nf), Ok(offset)) = (unsafe { nf.as_mut() }, i64::try_from(offset)) else {
-        return -1;
-    };
-    let request = Request {
-        write: true,
+    let bytes = Bytes {
         fd,
         // it is read from only
-        buffer: buffer.cast_mut().cast(),
-        len: size,
+        buffer: buffer.cast_mut(),
+        size,
         offset,
-        callback,
-        context,
-        result: 0,
     };
-    queue(nf, request)
+    // SAFETY: the caller says so.
+    queue(unsafe { nf.as_mut() }, true, bytes, (callback, context))
 }
 
 /// See the header.
@@ -271,21 +290,14 @@ pub unsafe extern "C" fn onefold_nf_read_data(
     callback: Option<Callback>,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller says so.
-    let (Some(nf), Ok(offset)) = (unsafe { nf.as_mut() }, i64::try_from(offset)) else {
-        return -1;
-    };
-    let request = Request {
-        write: false,
+    let bytes = Bytes {
         fd,
-        buffer: buffer.cast(),
-        len: size,
+        buffer,
+        size,
         offset,
-        callback,
-        context,
-        result: 0,
     };
-    queue(nf, request)
+    // SAFETY: the caller says so.
+    queue(unsafe { nf.as_mut() }, false, bytes, (callback, context))
 }
 
 /// See the header.

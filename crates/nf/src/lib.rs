@@ -10,7 +10,8 @@
 //! - [`reclaim()`]: what a process had that has ended; [`quiet`]: is nothing under way?
 //! - [`Process`], [`Channel`]: launching, and what a process is told and says. [`Isolation`]: in namespaces of its own.
 //! - [`native`]: the place of a program of its own, for the C library (crate `nf-c`) and for programs in Rust.
-//! - [`service`]: how long a process takes for a packet, for others to read.
+//! - [`service`]: how long a process takes for a packet, for others to read; [`cycles`]: the processor's own clock.
+//! - [`ecn`]: marks on packets that say that a ring fills up.
 //!
 //! **No peer is trusted.** What is read from the region are numbers that anybody may have written: counters are
 //! checked against what they can be, slot numbers and lengths against what there is, a slot that a process has already
@@ -43,6 +44,8 @@
 
 pub mod atomics;
 pub mod bell;
+pub mod cycles;
+pub mod ecn;
 mod frames;
 mod futex;
 mod memory;
@@ -63,8 +66,8 @@ pub use plan::{Plan, PlanError, Purpose, RingPlan};
 pub use process::{Channel, LIFE, Process, State};
 pub use reclaim::{Reclaimed, quiet, reclaim};
 pub use region::{
-    HEADROOM, MOST_NFS, MOST_RINGS, MOST_SLOTS, NfBlock, Orders, Region, Ring, Said, Shape,
-    ShapeError,
+    HEADROOM, MOST_NFS, MOST_RINGS, MOST_SLOTS, NO_CLASS, NfBlock, Orders, Region, Ring, Said,
+    Shape, ShapeError, WhenFull,
 };
 pub use ring::{Consumer, Descriptor, Producer, RingError, RingMemory, occupancy};
 pub use seat::{Arrived, LONGEST_SLEEP, SPARE_SLOTS, Seat, SeatError, Waker};

@@ -4,19 +4,24 @@
 //! [`ENVIRONMENT`]. Its first message ([`Hello`]) is text; the shared memory and what the launcher is woken by come
 //! with it. The program reads packets in batches, changes them where they lie, and writes each to a port, or drops it.
 
+mod hello;
+
+pub use hello::Hello;
+
+use crate::ecn;
 use crate::memory::Memory;
-use crate::plan::{Plan, PlanError};
+use crate::plan::PlanError;
 use crate::process::{Channel, State};
-use crate::region::{HEADROOM, Region, ShapeError};
+use crate::region::{HEADROOM, NO_CLASS, NfBlock, Region, ShapeError};
 use crate::ring::Descriptor;
 use crate::seat::{Arrived, LONGEST_SLEEP, Seat, SeatError, Waker};
+use crate::service::{ServiceClock, publish, thread_time};
 use onefold_table::Frame;
-use std::fmt::Write;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Names the descriptor that a program is told by what to do.
 pub const ENVIRONMENT: &str = "ONEFOLD_NF_FD";
@@ -26,6 +31,8 @@ const LONGEST_HELLO: usize = 1 << 20;
 pub const MOST_PORTS: usize = 64;
 /// How long the launcher may take to say something.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// While packets wait for room, nothing more is taken in for so long, where none may be lost.
+const BLOCKED: Duration = Duration::from_millis(1);
 
 /// Why a program has no place in a chain, or none any more.
 #[derive(Debug, thiserror::Error)]
@@ -48,77 +55,6 @@ pub enum NativeError {
     /// The system.
     #[error(transparent)]
     System(#[from] io::Error),
-}
-
-/// What a program is told first.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hello {
-    /// Its number.
-    pub me: u32,
-    /// Packets arrive in real time.
-    pub live: bool,
-    /// By port: the ring that packets come from, and the one that they leave through.
-    pub ports: Vec<(Option<u32>, Option<u32>)>,
-    /// The plan.
-    pub plan: Plan,
-}
-
-impl Hello {
-    /// As a text.
-    pub fn to_text(&self) -> String {
-        let mut text = format!(
-            "onefold-nf 1\n{} {} {}\n",
-            self.me,
-            u8::from(self.live),
-            self.ports.len()
-        );
-        let ring = |r: Option<u32>| r.map_or(-1, i64::from);
-        for (input, output) in &self.ports {
-            // writing to a string does not fail
-            let _ = writeln!(text, "{} {}", ring(*input), ring(*output));
-        }
-        text + &self.plan.to_text()
-    }
-
-    /// Reads [`Hello::to_text`].
-    ///
-    /// # Errors
-    /// It is none.
-    pub fn of_text(text: &str) -> Result<Hello, NativeError> {
-        let wrong = NativeError::Hello;
-        let mut rest = text;
-        let mut line = || {
-            let (line, behind) = rest.split_once('\n')?;
-            rest = behind;
-            Some(line)
-        };
-        if line() != Some("onefold-nf 1") {
-            return Err(wrong("not one of version 1"));
-        }
-        let numbers = |line: Option<&str>| -> Option<Vec<i64>> {
-            line?.split(' ').map(|n| n.parse().ok()).collect()
-        };
-        let Some([me, live, ports]) = numbers(line()).and_then(|n| <[i64; 3]>::try_from(n).ok())
-        else {
-            return Err(wrong("expected number, liveness and ports"));
-        };
-        let me = u32::try_from(me).map_err(|_| wrong("expected a process's number"))?;
-        let n = usize::try_from(ports).ok().filter(|n| *n <= MOST_PORTS);
-        let n = n.ok_or(wrong("64 ports at most"))?;
-        let mut all = Vec::new();
-        for _ in 0..n {
-            match numbers(line()).as_deref() {
-                Some([i, o]) => all.push((u32::try_from(*i).ok(), u32::try_from(*o).ok())),
-                _ => return Err(wrong("expected a port's two rings")),
-            }
-        }
-        Ok(Hello {
-            me,
-            live: live != 0,
-            ports: all,
-            plan: Plan::of_text(rest)?,
-        })
-    }
 }
 
 /// A packet that the program has, until it writes or drops it.
@@ -170,6 +106,11 @@ pub struct OwnBell {
 }
 
 impl OwnBell {
+    /// Of process `me`.
+    pub fn of(region: Arc<Region>, me: u32) -> OwnBell {
+        OwnBell { region, me }
+    }
+
     /// Something has come that the program waits for.
     pub fn ring(&self) {
         if let Some(b) = self.region.nf(self.me)
@@ -195,7 +136,20 @@ pub struct Native {
     over: bool,
     received: u64,
     sent: u64,
+    /// Packets that could not be written.
     lost: u64,
+    /// Packets that found a ring full and were dropped.
+    full: u64,
+    marked: u64,
+    /// Packets have waited for room since then.
+    blocked: Option<Instant>,
+    service: ServiceClock,
+    /// When the batch that is timed began, by the clock and in processor time, and its packets.
+    timed: Option<(Instant, Duration, usize)>,
+    /// Batches since it yielded.
+    batches: u32,
+    /// It does not stand back when it is told to.
+    stubborn: bool,
 }
 
 impl Native {
@@ -242,6 +196,13 @@ impl Native {
             received: 0,
             sent: 0,
             lost: 0,
+            full: 0,
+            marked: 0,
+            blocked: None,
+            service: ServiceClock::default(),
+            timed: None,
+            batches: 0,
+            stubborn: false,
         };
         native.say(State::Running);
         Ok(native)
@@ -264,6 +225,12 @@ impl Native {
         self.over
     }
 
+    /// From now on it neither yields nor sleeps because the launcher wants that: for programs that have to be first, and
+    /// for tests of what a launcher does about them.
+    pub fn ignore_orders(&mut self) {
+        self.stubborn = true;
+    }
+
     /// Does the launcher want it to sleep after this batch, whatever waits? [`Native::wait`] does so.
     pub fn relinquishes(&self) -> bool {
         let block = self.seat.block();
@@ -278,7 +245,10 @@ impl Native {
     }
 
     /// Sends what was written, and adds up to `most` packets that have arrived to `to`, from the ports in turn; does
-    /// not wait for any. How many.
+    /// not wait for any. How many. While what was written waits for room, there are none.
+    ///
+    /// This is between two batches, where the launcher's wishes are heard ([`Orders`](crate::Orders)): the program
+    /// yields its core, or sleeps here until it is to go on.
     ///
     /// # Errors
     /// A peer does what cannot be.
@@ -299,6 +269,10 @@ impl Native {
     ) -> Result<usize, NativeError> {
         self.flush(held)?;
         self.commands();
+        self.stand_back();
+        if self.is_blocked() {
+            return Ok(0);
+        }
         let n = self.ports.len();
         for _ in 0..n {
             let port = self.turn % n.max(1);
@@ -311,6 +285,15 @@ impl Native {
             }
             let got = self.arrived.len();
             self.received += got as u64;
+            self.mark();
+            if let Some(b) = self.seat.block() {
+                let batches = &b.said().batches;
+                batches.store(batches.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            }
+            let now = Instant::now();
+            if self.service.is_due(now) {
+                self.timed = Some((now, thread_time(), got));
+            }
             to.extend(self.arrived.drain(..).map(|a| NativePacket {
                 offset: usize::from(a.descriptor.offset),
                 len: a.descriptor.len as usize,
@@ -327,8 +310,13 @@ impl Native {
 
     /// An empty packet, for one that the program makes itself; `None`: there is no slot at present.
     pub fn make(&mut self) -> Option<NativePacket> {
+        let frame = self.seat.take_slot()?;
+        if let Some(slot) = frame.number() {
+            // whatever was in it before
+            self.seat.classify(slot, NO_CLASS);
+        }
         Some(NativePacket {
-            frame: self.seat.take_slot()?,
+            frame,
             offset: HEADROOM,
             len: 0,
             port: 0,
@@ -359,19 +347,100 @@ impl Native {
         true
     }
 
+    /// Packets that wait for room in a ring.
+    fn backlog(&self) -> usize {
+        let (_, outputs) = self.seat.ends();
+        (0..outputs).map(|o| self.seat.backlog(o)).sum()
+    }
+
+    /// Is room waited for, so that nothing is to be taken in? Recorded packets are never dropped: after a while more are
+    /// taken in, or two programs could wait for each other's full rings for ever.
+    fn is_blocked(&self) -> bool {
+        self.blocked
+            .is_some_and(|since| self.live || since.elapsed() < BLOCKED)
+    }
+
+    /// What waits for room is dropped, and counted with its ring.
+    fn give_up(&mut self) {
+        let (_, outputs) = self.seat.ends();
+        let given: u64 = (0..outputs).map(|o| self.seat.give_up(o)).sum();
+        self.full += given;
+        self.sent = self.sent.saturating_sub(given);
+    }
+
+    /// Marks what has arrived, if the launcher wants that.
+    #[inline]
+    fn mark(&mut self) {
+        let wanted = |b: &NfBlock| b.orders().mark_ecn.load(Ordering::Relaxed) != 0;
+        if !self.seat.block().is_some_and(wanted) {
+            return;
+        }
+        for a in &mut self.arrived {
+            let (from, len) = (usize::from(a.descriptor.offset), a.descriptor.len as usize);
+            let marked = a.frame.get_mut(from..from + len).is_some_and(ecn::mark);
+            self.marked += u64::from(marked);
+        }
+        if let Some(b) = self.seat.block() {
+            b.said().marked.store(self.marked, Ordering::Relaxed);
+        }
+    }
+
+    /// Yields, or sleeps, where the launcher wants that after a batch.
+    #[inline]
+    fn stand_back(&mut self) {
+        let Some(b) = self.seat.block().filter(|_| !self.stubborn) else {
+            return;
+        };
+        let done = self.done;
+        self.seat
+            .relinquish(|| b.orders().command.load(Ordering::Relaxed) != done);
+        let after = b.orders().yield_after.load(Ordering::Relaxed);
+        self.batches += 1;
+        if after > 0 && self.batches >= after {
+            self.batches = 0;
+            let yields = &b.said().yields;
+            yields.store(yields.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            std::thread::yield_now();
+        }
+    }
+
+    /// The batch that was timed is done with.
+    fn time(&mut self) {
+        if let Some((begun, from, packets)) = self.timed.take()
+            && let Some(b) = self.seat.block()
+        {
+            let took = thread_time().saturating_sub(from);
+            if let Some(each) = self.service.timed((begun, took), packets, b.service()) {
+                publish(b.said(), each);
+            }
+        }
+    }
+
     /// Sends what was written. `held`: packets that the program has read and neither written nor dropped.
     fn flush(&mut self, held: usize) -> Result<(), NativeError> {
-        self.seat.flush()?;
-        let (_, outputs) = self.seat.ends();
-        let waiting: usize = (0..outputs).map(|o| self.seat.backlog(o)).sum();
+        if self.seat.flush()? > 0 {
+            // there was room
+            self.blocked = None;
+        }
+        self.time();
+        let mut waiting = self.backlog();
+        if waiting == 0 {
+            self.blocked = None;
+        } else {
+            let since = *self.blocked.get_or_insert_with(Instant::now);
+            let full = self.seat.block().map(|b| b.orders().full());
+            if self.live && since.elapsed() >= full.unwrap_or_default().patience() {
+                self.give_up();
+                (waiting, self.blocked) = (0, None);
+            }
+        }
         let waiting = (waiting + held) as u64;
         if let Some(b) = self.seat.block() {
             let said = b.said();
             said.waiting.store(waiting, Ordering::Release);
             said.received.store(self.received, Ordering::Relaxed);
             said.sent.store(self.sent, Ordering::Relaxed);
-            said.batches
-                .store(said.batches.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            said.lost.store(self.full, Ordering::Relaxed);
         }
         self.seat.release();
         self.seat.tidy();
@@ -423,11 +492,10 @@ impl Native {
         let block = self.seat.block();
         let ordered = || block.is_some_and(|b| b.orders().command.load(Ordering::Acquire) != done);
         let awake = &|| ordered() || awake();
-        let (_, outputs) = self.seat.ends();
-        if (0..outputs).any(|o| self.seat.backlog(o) > 0) {
+        if self.backlog() > 0 {
             // nobody tells when there is room
             std::thread::sleep(Duration::from_micros(100).min(most));
-        } else if !self.seat.relinquish(awake) {
+        } else if self.stubborn || !self.seat.relinquish(awake) {
             self.seat.sleep(most.min(LONGEST_SLEEP), awake);
         }
         self.commands();
@@ -453,13 +521,21 @@ impl Native {
     /// The launcher is gone.
     pub fn end(mut self) -> Result<(), NativeError> {
         self.flush(0)?;
-        let (received, sent, lost) = (self.received, self.sent, self.lost);
-        let dropped = received.saturating_sub(sent);
-        let created = sent.saturating_sub(received);
+        // nobody takes it any more
+        self.give_up();
+        let (received, sent, lost, full) = (self.received, self.sent, self.lost, self.full);
+        let dropped = received.saturating_sub(sent + full);
+        let created = (sent + full).saturating_sub(received);
+        let drops = match dropped {
+            0 => String::new(),
+            n => format!("\"dropped by the program\":{n}"),
+        };
         let report = format!(
             "{{\"packets_in\":{received},\"packets_out\":{sent},\"created\":{created},\"dropped\":{dropped},\
-             \"held\":0,\"drops\":{{\"dropped by the program\":{dropped}}},\"refused\":{},\"unwritten\":{lost}}}",
-            self.seat.refused()
+             \"held\":0,\"drops\":{{{drops}}},\"refused\":{},\"lost\":{full},\
+             \"cpu_seconds\":{:.6},\"unwritten\":{lost}}}",
+            self.seat.refused(),
+            thread_time().as_secs_f64()
         );
         self.channel.send(report.as_bytes(), &[])?;
         self.say(State::Ended);

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | blocks ([`NfBlock`]) | one for each process, number 0 for who launched the others | line by line, see there |
 //! | owners | a word for each slot | who takes the slot out of a ring |
+//! | classes | a word for each slot | who puts a packet into it; it stays with the packet on its way through |
 //! | rings ([`Ring`]) | as many as the plan has | `tail` and places: the producer; `taken`, `head`: the consumer |
 //! | slots | a fixed number, of one length | whose the slot is |
 //!
@@ -16,7 +17,8 @@ use crate::ring::{MOST_PLACES, RingMemory, WORDS};
 use crate::service::BUCKETS;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Most processes of a region, the launcher among them.
 pub const MOST_NFS: u32 = 256;
@@ -30,6 +32,9 @@ pub const MOST_SLOT_BYTES: u32 = 1 << 16;
 pub const MOST_BYTES: usize = 1 << 36;
 /// Free bytes in front of a packet that is put into a slot.
 pub const HEADROOM: usize = 64;
+
+/// Of a packet of which nobody has said what it is.
+pub const NO_CLASS: u32 = 0;
 
 /// How a region is made up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +66,7 @@ pub struct ShapeError {
 #[derive(Debug, Clone, Copy)]
 struct Offsets {
     owners: usize,
+    classes: usize,
     rings: usize,
     ring_bytes: usize,
     slots: usize,
@@ -111,7 +117,8 @@ impl Shape {
             "a multiple of 64, 128 to 65536",
         )?;
         let owners = self.nfs as usize * PAGE;
-        let rings = (owners + self.slots as usize * 4).next_multiple_of(PAGE);
+        let classes = (owners + self.slots as usize * 4).next_multiple_of(PAGE);
+        let rings = (classes + self.slots as usize * 4).next_multiple_of(PAGE);
         let places = self.places as usize * WORDS * 8;
         let ring_bytes = (size_of::<RingCounters>() + places).next_multiple_of(128);
         let slots = (rings + self.rings as usize * ring_bytes).next_multiple_of(PAGE);
@@ -125,6 +132,7 @@ impl Shape {
         }
         Ok(Offsets {
             owners,
+            classes,
             rings,
             ring_bytes,
             slots,
@@ -160,8 +168,16 @@ struct Consumed {
 
 #[derive(Debug, Default)]
 #[repr(C)]
+struct Produced {
+    tail: AtomicU32,
+    /// Packets that found it full and were dropped.
+    full: AtomicU32,
+}
+
+#[derive(Debug, Default)]
+#[repr(C)]
 struct RingCounters {
-    tail: Apart<AtomicU32>,
+    tail: Apart<Produced>,
     consumed: Apart<Consumed>,
 }
 
@@ -179,6 +195,50 @@ pub struct Orders {
     pub relinquish: AtomicU32,
     /// The command's time, nanoseconds since 1970.
     pub time: AtomicU64,
+    /// It yields its core after so many batches; 0: it does not.
+    pub yield_after: AtomicU32,
+    /// What it does with packets that find a ring full: see [`WhenFull`].
+    pub when_full: AtomicU32,
+    /// Not zero: packets that are ECN-capable are marked (CE, RFC 3168) as it takes them out of a ring.
+    pub mark_ecn: AtomicU32,
+}
+
+/// What a process does with packets that find a ring full ([`Orders::when_full`]).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum WhenFull {
+    /// It takes nothing in until there is room; with packets in real time, what has waited for 20 ms, with none of it
+    /// sent, is dropped, or two processes could wait for each other for ever.
+    #[default]
+    Block = 0,
+    /// They are dropped, and counted with the ring. With packets in real time only: recorded ones wait.
+    Drop = 1,
+    /// As [`WhenFull::Block`], for half a second: whoever says so knows that nobody waits for this one in turn.
+    Wait = 2,
+}
+
+impl WhenFull {
+    /// How long packets in real time wait for room, with none of them sent.
+    #[inline]
+    pub fn patience(self) -> Duration {
+        match self {
+            WhenFull::Block => Duration::from_millis(20),
+            WhenFull::Drop => Duration::ZERO,
+            WhenFull::Wait => Duration::from_millis(500),
+        }
+    }
+}
+
+impl Orders {
+    /// What is to be done with packets that find a ring full; what cannot be means [`WhenFull::Block`].
+    #[inline]
+    pub fn full(&self) -> WhenFull {
+        match self.when_full.load(Ordering::Relaxed) {
+            1 => WhenFull::Drop,
+            2 => WhenFull::Wait,
+            _ => WhenFull::Block,
+        }
+    }
 }
 
 /// What a process says of itself. It alone writes it, and others read it.
@@ -204,6 +264,14 @@ pub struct Said {
     /// Packets that it has and that wait for room in a ring: written before it says that it is done with what it took
     /// out of one, and after it has put them into one.
     pub waiting: AtomicU64,
+    /// Times that it yielded because it was told to.
+    pub yields: AtomicU64,
+    /// Packets that it marked (CE).
+    pub marked: AtomicU64,
+    /// Processor time of a packet, in ns, in the batch that was timed last.
+    pub sample: AtomicU64,
+    /// How many batches were timed.
+    pub samples: AtomicU32,
 }
 
 /// What the launcher and a process know of each other.
@@ -310,6 +378,13 @@ impl Region {
         self.memory.slice(self.at.owners, n).unwrap_or_default()
     }
 
+    /// What kind of packet is in each slot, as who put it there says ([`NO_CLASS`]: nobody has): it goes the whole way
+    /// with a packet that is not copied, and costs nobody on the way anything.
+    pub fn classes(&self) -> &[AtomicU32] {
+        let n = self.shape.slots as usize;
+        self.memory.slice(self.at.classes, n).unwrap_or_default()
+    }
+
     /// Where a slot lies; `None`: there is no such slot.
     pub fn slot(&self, number: u32) -> Option<NonNull<u8>> {
         if number >= self.shape.slots {
@@ -364,6 +439,32 @@ impl Ring {
         &self.region
     }
 
+    /// Packets that found it full and were dropped; the producer counts them, and the count runs round.
+    #[inline]
+    pub fn full(&self) -> &AtomicU32 {
+        &self.counters().tail.0.full
+    }
+
+    /// Classes of packets in it ([`Region::classes`]), as far as `most` of them tell, one in so many of all: bit `c - 1`
+    /// for class `c`, up to 64.
+    pub fn classes(&self, most: u32) -> u64 {
+        let head = self.head().load(Ordering::Acquire);
+        let n = crate::ring::occupancy(self);
+        let every = n.div_ceil(most.max(1)).max(1);
+        let classes = self.region.classes();
+        let mut found = 0;
+        // Bound: `most`
+        for i in (0..n).step_by(every as usize) {
+            let slot = crate::ring::read(self, head.wrapping_add(i)).slot;
+            let class = classes.get(slot as usize);
+            let class = class.map_or(NO_CLASS, |c| c.load(Ordering::Relaxed));
+            if (1..=64).contains(&class) {
+                found |= 1 << (class - 1);
+            }
+        }
+        found
+    }
+
     #[inline(always)]
     #[allow(unsafe_code)]
     fn counters(&self) -> &RingCounters {
@@ -380,7 +481,7 @@ impl RingMemory for Ring {
     }
     #[inline(always)]
     fn tail(&self) -> &AtomicU32 {
-        &self.counters().tail.0
+        &self.counters().tail.0.tail
     }
     #[inline(always)]
     fn taken(&self) -> &AtomicU32 {

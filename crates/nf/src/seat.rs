@@ -377,7 +377,23 @@ impl Seat {
         let whole = |d: &&Descriptor| d.flags & Descriptor::MORE == 0;
         let n = o.backlog.iter().filter(whole).count();
         self.spare.extend(o.backlog.drain(..).map(|d| d.slot));
+        count_full(o, n as u64);
         n as u64
+    }
+
+    /// So many packets found an output's ring full, and are dropped by who has them.
+    pub fn found_full(&self, output: usize, packets: u64) {
+        if let Some(o) = self.outputs.get(output) {
+            count_full(o, packets);
+        }
+    }
+
+    /// Packets that were put in front of an output, or are in its ring, are of this class: see [`Region::classes`].
+    #[inline]
+    pub fn classify(&self, slot: u32, class: u32) {
+        if let Some(c) = self.region.classes().get(slot as usize) {
+            c.store(class, Ordering::Relaxed);
+        }
     }
 
     /// Sends what waits at all outputs, as far as there is room, and wakes who sleeps. How many descriptors were sent.
@@ -544,6 +560,14 @@ fn ring_error(i: &Input, me: u32, error: RingError) -> SeatError {
         to: me,
         error,
     }
+}
+
+fn count_full(o: &Output, packets: u64) {
+    let full = o.ring.ring().full();
+    full.store(
+        full.load(Ordering::Relaxed).wrapping_add(packets as u32),
+        Ordering::Relaxed,
+    );
 }
 
 /// Sends what waits at an output, as far as there is room.

@@ -1,9 +1,11 @@
 //! How long a process takes for a packet, in buckets that others read: four for each power of two, from 1 ns to 65 us.
 //!
-//! One batch a millisecond is timed, and the first ten of these do not count, as in NFVnice (SIGCOMM 2017, section
+//! One batch a millisecond is timed, in processor time of the thread that works on it (whoever is preempted meanwhile is
+//! not charged for it), and the first ten of these do not count, as in NFVnice (SIGCOMM 2017, section
 //! 3.4): its estimate is the median over a moving 100 ms, which is the median of the difference of two snapshots that
 //! are 100 ms apart ([`Snapshot::since`]).
 
+use crate::region::Said;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -93,24 +95,42 @@ impl ServiceClock {
         now.saturating_duration_since(self.last) >= SAMPLE_EVERY
     }
 
-    /// A batch that was to be timed has taken so long.
+    /// A batch of `packets` that was to be timed has taken so long: ns a packet, for [`publish`]; `None`: there were none.
     pub fn timed(
         &mut self,
         (begun, took): (Instant, Duration),
         packets: usize,
         to: &[AtomicU64; BUCKETS],
-    ) {
+    ) -> Option<u64> {
         self.last = begun;
-        self.seen = self.seen.saturating_add(1);
-        if packets == 0 || self.seen <= DISCARDED {
-            return;
+        if packets == 0 {
+            return None;
         }
+        self.seen = self.seen.saturating_add(1);
         let each = took.as_nanos() / packets as u128;
-        let at = bucket(u64::try_from(each).unwrap_or(u64::MAX));
+        let each = u64::try_from(each).unwrap_or(u64::MAX).max(1);
+        if self.seen <= DISCARDED {
+            return Some(each);
+        }
+        let at = bucket(each);
         if let Some(b) = to.get(at) {
             b.store(b.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         }
+        Some(each)
     }
+}
+
+/// Processor time that this thread has used.
+pub fn thread_time() -> Duration {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID);
+    now.map_or(Duration::ZERO, Duration::from)
+}
+
+/// Others see the sample, the first ones, too: who looks at them discards what it wants.
+pub fn publish(said: &Said, each: u64) {
+    said.sample.store(each, Ordering::Relaxed);
+    let n = said.samples.load(Ordering::Relaxed);
+    said.samples.store(n.wrapping_add(1), Ordering::Release);
 }
 
 #[cfg(test)]

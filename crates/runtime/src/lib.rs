@@ -1,7 +1,7 @@
 //! The front door: packets from ports, through an executor, to ports.
 //!
 //! - A [`Port`] gives packets, each with the time at which it arrives, and takes those that leave there: captures
-//!   ([`CapturePort`]), frames in memory ([`MemoryPort`]).
+//!   ([`CapturePort`]), frames in memory ([`MemoryPort`]; in real time, [`PacedPort`]).
 //! - A [`Worker`] owns an executor ([`onefold_engine::Executor`]) and the ports of a chain. A [`Worker::step`] takes a
 //!   batch from the port whose next packet is the earliest, as many as arrive before any other port's, sends it all its
 //!   way, and hands what has left to the ports. Between two steps plans are installed and handlers called.
@@ -24,6 +24,7 @@ mod dispatch;
 mod live;
 mod load;
 mod memory;
+mod paced;
 mod planner;
 mod port;
 mod pressure;
@@ -33,14 +34,15 @@ mod worker;
 pub use capture::{CapturePort, Share};
 pub use control::{MOST_COMMANDS, Mailbox, SendError, Sender, Wakes, mailbox};
 pub use dispatch::{
-    AT_WRONG_WORKER, DispatchCounts, Dispatcher, Ending, Entrance, LiveReport, QueueCounts,
-    QueuePort, Queues, RingPort,
+    AT_WRONG_WORKER, DispatchCounts, Dispatcher, Ending, Entrance, FirstTag, LiveReport,
+    QueueCounts, QueuePort, Queues, RingPort, Tags,
 };
 pub use live::{
     Clock, Idle, LONGEST_SLEEP, Polling, PortState, Remark, Rhythm, SPIN, wait_for_any,
 };
 pub use load::{Load, LoadReport};
 pub use memory::{Keep, MemoryPort};
+pub use paced::{HIGHEST_RATE, NOT_TAKEN, PacedPort};
 pub use planner::{Planned, Planner, stand_back};
 pub use port::{LinkState, Loss, Port, PortError, Progress, TRANSMIT_QUEUE_FULL};
 pub use worker::{Binding, Count, PortSpec, ReplaceError, Step, Tap, Worker};

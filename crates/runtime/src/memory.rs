@@ -194,6 +194,11 @@ impl MemoryPort {
         self.len() == 0
     }
 
+    /// The first one is the next one to arrive.
+    pub fn rewind(&mut self) {
+        (self.next, self.read) = (0, 0);
+    }
+
     /// What has left and was kept, in order, with its time.
     pub fn left(&self) -> Box<dyn Iterator<Item = (Timestamp, &[u8])> + '_> {
         match &self.kept {

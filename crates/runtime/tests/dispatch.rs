@@ -202,7 +202,7 @@ fn what_comes_to_the_wrong_queue_is_handed_over() {
     let queues = Queues::new(partition.clone(), true, ending, None).unwrap();
     let given = [Given::default(), Given::default()];
     let inner = given.iter().map(|g| Box::new(g.clone()) as Box<dyn Port>);
-    let mut ports = queues.port(0, inner.collect(), &partition);
+    let mut ports = queues.port(0, inner.collect(), &partition, None);
     let mut got = [Vec::new(), Vec::new()];
     // all go round until nobody has anything
     let round = |ports: &mut Vec<_>, got: &mut [Vec<Vec<u8>>; 2]| {

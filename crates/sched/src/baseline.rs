@@ -31,6 +31,17 @@ pub struct Baseline {
 }
 
 impl Baseline {
+    /// This class.
+    pub fn of(class: Class) -> Baseline {
+        let name = match class {
+            Class::Normal { .. } => "normal",
+            Class::Batch { .. } => "batch",
+            Class::RoundRobin { .. } => "round robin",
+            Class::Fifo => "FIFO",
+        };
+        Baseline { name, class }
+    }
+
     /// `SCHED_NORMAL`, slices of 3 ms.
     pub fn normal() -> Baseline {
         Baseline {
@@ -82,7 +93,7 @@ impl Policy for Baseline {
 }
 
 /// FIFO, and each NF yields after so many batches: NFs have to be written for it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cooperative {
     /// Batches.
     pub batches: u32,

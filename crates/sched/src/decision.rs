@@ -28,6 +28,16 @@ pub enum Class {
     Fifo,
 }
 
+impl Class {
+    /// A slice that is the kernel's own: it is not set. (3 ms, as the kernel has it, about.)
+    pub const KERNELS: Nanos = 3 * MILLISECOND;
+
+    /// Is it of real time, before everything that is fair?
+    pub fn is_real_time(self) -> bool {
+        matches!(self, Class::RoundRobin { .. } | Class::Fifo)
+    }
+}
+
 /// Who chooses what a core runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CorePlan {
@@ -47,6 +57,8 @@ pub enum CorePlan {
 pub struct NfLevers {
     /// How the kernel schedules it.
     pub class: Class,
+    /// Of fair classes: -20 to 19.
+    pub nice: i32,
     /// cgroup v1 `cpu.shares`; [`crate::nfvnice::weight`] converts to v2.
     pub shares: u32,
     /// It is to sleep after its batch.
@@ -75,8 +87,9 @@ impl Decisions {
     pub fn new(topology: &Topology) -> Decisions {
         let levers = NfLevers {
             class: Class::Normal {
-                slice: 3 * MILLISECOND,
+                slice: Class::KERNELS,
             },
+            nice: 0,
             shares: DEFAULT_SHARES,
             relinquish: false,
             blocks_when_full: false,

@@ -31,16 +31,19 @@
 mod baseline;
 mod decision;
 mod estimate;
+mod known;
 mod latency_target;
 pub mod nfvnice;
 mod observation;
 pub mod sim;
+pub mod spec;
 mod topology;
 mod unis;
 
 pub use baseline::{Baseline, Cooperative, QuantumError, scc_quantum};
 pub use decision::{Class, CorePlan, DEFAULT_SHARES, Decisions, NfLevers};
 pub use estimate::ServiceEstimate;
+pub use known::{KNOWN, Known};
 pub use latency_target::{LatencyTarget, TargetError};
 pub use nfvnice::Nfvnice;
 pub use observation::{Level, NfView, Observation, ObservationError};

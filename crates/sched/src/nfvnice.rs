@@ -6,7 +6,8 @@
 //!   throttled chains alone pass are told to relinquish their core.
 //! - Each millisecond: load = arrival rate x median service time ([`ServiceEstimate`]), and the moving average of rings
 //!   by which packets are marked (ECN).
-//! - Each 10 ms: shares = priority x load / sum of loads on the core, written as `cpu.shares`.
+//! - Each 10 ms: shares = priority x load / sum of loads on the core, written as `cpu.shares`; a load is a moving
+//!   average over some 40 ms.
 //!
 //! *Local backpressure*: the paper's NFs block on their own Tx ring, which a manager empties into the next NF's. Here
 //! the ring that an NF puts packets into is the next NF's, so that an NF with several next ones must not block on one
@@ -24,6 +25,9 @@ use crate::{MICROSECOND, MILLISECOND, Nanos, Policy};
 pub const LEAST_SHARES: u32 = 2;
 /// Most of them.
 pub const MOST_SHARES: u32 = 262_144;
+
+/// Weight of the last 10 ms in the moving average of a load.
+const LOAD_GAIN: f64 = 0.25;
 
 /// `cpu.shares` (cgroup v1) as `cpu.weight` (v2): 1 to 10,000.
 pub fn weight(shares: u32) -> u32 {
@@ -112,6 +116,9 @@ struct State {
     /// Loads (ns of work a ms) added up since shares were written, and how many.
     load: f64,
     loads: u32,
+    /// Moving average of loads, over some 40 ms: an NF whose chain is shed gets nothing for as long as its ring is being
+    /// emptied, and works all the same.
+    smooth: Option<f64>,
     /// Moving average of the ring's occupancy, as a part of it.
     average: f64,
 }
@@ -152,6 +159,7 @@ impl Nfvnice {
             arrived: None,
             load: 0.0,
             loads: 0,
+            smooth: None,
             average: 0.0,
         };
         Ok(Nfvnice {
@@ -225,14 +233,15 @@ impl Nfvnice {
         }
     }
 
-    /// Writes shares. A core has its NFs' as they were while nothing is known of one of them.
+    /// Writes shares, by loads of late. A core has its NFs' as they were while nothing is known of one of them.
     fn shares(&mut self, to: &mut Decisions) {
+        for s in self.states.iter_mut().filter(|s| s.loads > 0) {
+            let load = s.load / f64::from(s.loads);
+            s.smooth = Some(s.smooth.map_or(load, |was| was + LOAD_GAIN * (load - was)));
+        }
         for core in 0..self.topology.cores() {
             let nfs = self.topology.on_core(core);
-            let load = |nf: &usize| {
-                let s = self.states.get(*nf).filter(|s| s.loads > 0)?;
-                Some(s.load / f64::from(s.loads))
-            };
+            let load = |nf: &usize| self.states.get(*nf)?.smooth;
             let mut sum = 0.0;
             let known = nfs.iter().filter_map(load).inspect(|l| sum += l).count();
             if known < nfs.len() || sum <= 0.0 {

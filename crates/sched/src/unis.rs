@@ -10,6 +10,7 @@
 //! not given.
 
 use crate::decision::{CorePlan, Decisions};
+use crate::estimate::ServiceEstimate;
 use crate::observation::{Level, NfView, Observation, ObservationError};
 use crate::topology::Topology;
 use crate::{MICROSECOND, MILLISECOND, Nanos, Policy};
@@ -37,7 +38,12 @@ pub struct UnisConfig {
     pub theta_max: Option<f64>,
     /// What is done about packets that would wait for ever.
     pub ageing: Ageing,
+    /// Costs are learnt while packets flow, from those that were given on; the paper measures each NF alone on a core.
+    pub learns: bool,
 }
+
+/// What a packet is taken to cost before anything was learnt, in ns.
+pub const FIRST_COST: Nanos = 200;
 
 impl Default for UnisConfig {
     /// The paper's: batches of 64, and 8 less is θ_min; ageing after 1 ms.
@@ -48,6 +54,7 @@ impl Default for UnisConfig {
             theta_min: 56,
             theta_max: Some(0.75),
             ageing: Ageing::After(MILLISECOND),
+            learns: false,
         }
     }
 }
@@ -89,6 +96,9 @@ pub struct Unis {
     topology: Topology,
     config: UnisConfig,
     costs: Vec<Nanos>,
+    /// Where costs are learnt.
+    estimates: Vec<ServiceEstimate>,
+    last_update: Nanos,
     cores: Vec<Core>,
     /// Since when an NF has had packets and not run.
     waits: Vec<Option<Nanos>>,
@@ -129,6 +139,11 @@ impl Unis {
         Ok(Unis {
             cores: (0..topology.cores()).map(core).collect(),
             waits: vec![None; nfs],
+            estimates: match config.learns {
+                true => vec![ServiceEstimate::default(); nfs],
+                false => Vec::new(),
+            },
+            last_update: 0,
             topology: topology.clone(),
             config,
             costs,
@@ -143,6 +158,23 @@ impl Unis {
             n => n,
         };
         (cost * self.config.gamma * f64::from(places)).max(1.0) as Nanos
+    }
+
+    /// Costs, where they are learnt.
+    fn learn(&mut self, seen: &Observation<'_>) {
+        let updates = seen.now.saturating_sub(self.last_update) >= MILLISECOND;
+        if updates {
+            self.last_update = seen.now;
+        }
+        for ((e, v), cost) in self.estimates.iter_mut().zip(seen.nfs).zip(&mut self.costs) {
+            if let Some(took) = v.sample {
+                e.add(seen.now, took);
+            }
+            if updates {
+                e.update(seen.now);
+                *cost = e.median().unwrap_or(*cost).max(1);
+            }
+        }
     }
 
     fn has_room(&self, v: &NfView) -> bool {
@@ -224,6 +256,7 @@ impl Policy for Unis {
         to: &mut Decisions,
     ) -> Result<(), ObservationError> {
         seen.check(&self.topology)?;
+        self.learn(seen);
         for (nf, (w, v)) in self.waits.iter_mut().zip(seen.nfs).enumerate() {
             let core = self.topology.nfs().get(nf).map_or(0, |n| n.core);
             let runs = self.cores.get(core).is_some_and(|c| c.current == Some(nf));

@@ -40,6 +40,8 @@ pub struct AimParams {
     pub sizes: SizeModel,
     /// What flows are of, where a class leaves the choice. TCP is opened by a handshake; ICMP is echo requests.
     pub protocols: ProtocolMix,
+    /// Classes that none of these protocols fits are left out. Otherwise their flows are of UDP or TCP, whichever fits.
+    pub strict: bool,
     /// Where packets enter.
     pub entry: ElemId,
     /// Half of the packets are answers that come back from where packets leave.
@@ -377,7 +379,15 @@ impl Maker<'_> {
         let wish: u8 = number(mix.draw(&mut self.rng));
         let may_be = |p: &u8| may(at(proto_at, 8), u128::from(*p));
         // another one that the class takes, if not this one
-        let proto = *[wish, 17, 6].iter().find(|p| may_be(p)).unwrap_or(&17);
+        let all = [(wish, 1.0), (17, mix.udp), (6, mix.tcp), (echo, mix.icmp)];
+        let wanted = all
+            .iter()
+            .filter(|(_, share)| *share > 0.0)
+            .map(|(p, _)| *p);
+        let proto = match self.params.strict {
+            true => wanted.into_iter().find(may_be)?,
+            false => *[wish, 17, 6].iter().find(|p| may_be(p)).unwrap_or(&17),
+        };
         let (src, dst, width, ports, usual) = match v6 {
             false => (208, 240, 32, [272, 288], &self.usual.v4),
             true => (176, 304, 128, [432, 448], &self.usual.v6),

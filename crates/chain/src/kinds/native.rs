@@ -15,7 +15,8 @@ const MOST_PORTS: u32 = 64;
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Native {
-    /// The program and its arguments. A program whose name has a slash is looked for from the chain file's folder on.
+    /// The program and its arguments. A program whose name has a slash is looked for from the chain file's folder on;
+    /// `onefold` is the one that runs the chain.
     pub command: Vec<Loc<String>>,
     /// How many ports it has; 2, if not given.
     pub ports: Option<Loc<u32>>,

@@ -38,6 +38,8 @@ pub struct Chain {
     pub functions: Vec<FunctionInfo>,
     /// The links between them.
     pub links: Vec<LinkInfo>,
+    /// How its functions in processes of their own are to share cores, if the file says so.
+    pub schedule: Option<onefold_sched::spec::Spec>,
     /// Remarks; no errors.
     pub warnings: Vec<onefold_click::diag::Diagnostic>,
     /// How functions in processes of their own are connected.
@@ -306,6 +308,7 @@ pub(crate) fn stitch(
                 to: b.to_string(),
             })
             .collect(),
+        schedule: None,
         warnings: Vec::new(),
         interconnect: Interconnect::default(),
         cores: Cores::default(),

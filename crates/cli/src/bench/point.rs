@@ -207,6 +207,7 @@ impl Point {
             flows: self.flows,
             sizes: self.sizes.clone(),
             protocols: self.protocols,
+            strict: false,
             entry: ElemId(entry.and_then(|p| p.source).unwrap_or(0) as u32),
             replies: self.replies,
             one_way: false,

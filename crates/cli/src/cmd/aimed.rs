@@ -90,7 +90,7 @@ fn first_that_leaves(
             let tried = thousands(tried);
             format!(
                 "none of {tried} flows that were tried at port '{port}' leaves the chain; \
-                 hint: `onefold explain {name}` shows what it lets pass"
+                 hint: `onefold explain {name}` shows what it lets pass, --protocols says what flows are of"
             )
         }
         AimError::NoReplies => {
@@ -164,6 +164,7 @@ pub fn find(args: &Args, spec: &str, wanted: Wanted) -> Result<Option<Found>> {
         flows: wanted.flows as usize,
         sizes: sizes.clone(),
         protocols: g.protocols,
+        strict: true,
         entry,
         replies: wanted.replies,
         one_way: !wanted.replies,

@@ -2,6 +2,7 @@
 
 pub mod aimed;
 pub mod bench;
+pub mod burn;
 pub mod capture;
 pub mod check;
 pub mod click;
@@ -14,6 +15,7 @@ pub mod prove;
 pub mod reload;
 pub mod run;
 pub mod scale;
+pub mod schedule;
 pub mod show;
 pub mod status;
 pub mod top;

@@ -123,7 +123,11 @@ impl Screen {
                     let control = k.modifiers.contains(KeyModifiers::CONTROL);
                     match k.code {
                         KeyCode::Char('q') | KeyCode::Esc => return Ok(true),
-                        KeyCode::Char('c') if control => return Ok(true),
+                        // the terminal makes no signal of it
+                        KeyCode::Char('c') if control => {
+                            signal_hook::low_level::raise(signal_hook::consts::SIGINT)?;
+                            return Ok(true);
+                        }
                         _ => {}
                     }
                 }

@@ -168,6 +168,14 @@ impl Answers {
                 capture::run(&self.senders, &matching, count, stream)
             }
             Request::Scale { workers } => self.scale(workers),
+            Request::Schedule { .. } => Err(Failure::new(
+                Kind::Unsupported,
+                "the functions of this run are in one process: there is nobody to be scheduled",
+            )),
+            Request::Stop => {
+                crate::runner::interrupted().store(true, std::sync::atomic::Ordering::Relaxed);
+                Ok(serde_json::json!({ "stopping": true }))
+            }
             Request::Trace(tracing) => trace::run(&self.senders, &tracing, stream),
         }
     }

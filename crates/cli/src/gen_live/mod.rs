@@ -10,7 +10,7 @@ pub use args::LiveArgs;
 use crate::cmd::generate::Args;
 use crate::common;
 use crate::live::{self, Poll};
-use crate::ports::{DpdkSetup, Live};
+use crate::ports::{DpdkSetup, Live, Receivers};
 use crate::progress::Progress;
 use crate::runner;
 use anyhow::{Result, anyhow, bail};
@@ -241,7 +241,7 @@ pub fn run(args: &Args) -> Result<u8> {
         sleeps: l.poll != Poll::Busy,
         ..DpdkSetup::default()
     };
-    let ports = live::open(&l.ports, false, &dpdk, (1, args.quiet))?;
+    let ports = live::open(&l.ports, false, &dpdk, (Receivers::Queues(1), args.quiet))?;
     let Some(mut made) = frames::make(args, &ports)? else {
         return Ok(common::BAD_INPUT);
     };

@@ -2,9 +2,11 @@
 
 mod offload;
 mod subject;
+mod tags;
 
 pub use offload::{DroppedEarly, Entries, Offloader, Offloading, Offloads, Prepared};
 pub use subject::{Asked, Early, Told};
+pub use tags::look_at_tags;
 
 use anyhow::{Context, Result};
 use onefold_chain::Chain;

@@ -5,6 +5,7 @@ pub mod adapt;
 pub mod captures;
 pub mod corpus;
 pub mod judge;
+pub mod running;
 pub mod wireshark;
 
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@
 use crate::edge::{Connections, Edge, TRIES, number};
 use crate::running::PATIENCE;
 use crate::scaling::{edge, nothing_lost_inside, servers};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::time::Instant;
 
 /// Ways to have several workers.
@@ -44,13 +44,7 @@ fn reloads(name: &str, times: u64) {
         let connections = Connections::over(&edge, &servers(), 16, 9090);
         connections.go_on();
         for i in 0..times {
-            edge.rules(match i % 2 {
-                0 => "deny dst port 4444\nallow all\n",
-                _ => "allow all\n",
-            });
-            let v = edge.json(&["reload"]);
-            assert_eq!(v["lost"], json!([]), "{v}");
-            assert_eq!(v["dropped"], 0, "{v}");
+            edge.reload(i);
             connections.go_on();
             if i < 2 {
                 assert_eq!(all_open(&edge, 4444), i == 1, "{way:?}");

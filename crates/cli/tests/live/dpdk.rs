@@ -3,10 +3,10 @@
 
 use crate::common;
 use crate::diagnostics::{ROUTER, nobody, refused};
-use crate::host::{datagrams, transfer};
+use crate::host::transfer;
 use crate::links::{links_change_over, routed, sleeps_over};
 use crate::running::{PATIENCE, Running};
-use crate::traffic::isp_edge_over;
+use crate::traffic::{host_at_a_tap, isp_edge_over};
 use onefold_capture::CaptureReader;
 use onefold_testing::net::{Net, Raw};
 use serde_json::Value;
@@ -278,34 +278,11 @@ fn a_tap_beside_a_packet_socket() {
     if !is_there() {
         return;
     }
-    let Some(net) = Net::new(&["o", "b"]) else {
+    let more = ["--poll", "interrupt"];
+    let Some(v) = host_at_a_tap("left=dpdk:net_tap0,iface=t0", &more) else {
         return;
     };
-    net.pair(("b", "vb"), ("o", "ob"));
-    net.ip("b", "addr add 172.16.1.2/30 dev vb");
-    net.ip("b", "route add default via 172.16.1.1");
-    let (left, right) = ("left=dpdk:net_tap0,iface=t0", "right=packet:ob");
-    let args = [
-        "routers-1",
-        "--port",
-        left,
-        "--port",
-        right,
-        "--poll",
-        "interrupt",
-    ];
-    let onefold = Running::start(&net, "o", &args);
-    net.ip("o", "addr add 172.16.0.1/30 dev t0");
-    net.ip("o", "route add 172.16.1.0/30 via 172.16.0.2");
-    let far = [172, 16, 1, 2];
-    let echo = net.within("o", || Raw::icmp().ping(far.into(), 3, PATIENCE));
-    assert!(echo.is_some(), "no reply to a ping");
-    transfer(&net, "o", "b", (far, 8080).into(), 1 << 18);
-    datagrams(&net, "b", "o", ([172, 16, 0, 1], 5353).into(), 1000);
-    let v = onefold.stop();
     assert!(count(&v["ports"]["left"], COPIED) > 10, "{v}");
-    let left = net.within("o", onefold_port_interface::names);
-    assert!(!left.contains(&"t0".to_string()), "{left:?}");
 }
 
 /// Two processes with shared memory between them, between two hosts.

@@ -66,6 +66,17 @@ impl Edge {
         std::fs::write(self.folder.join("edge.rules"), text).expect("a file");
     }
 
+    /// Reload number `i`, of two lists of rules in turn: all that has flows goes on, and nothing is dropped.
+    pub fn reload(&self, i: u64) {
+        self.rules(match i % 2 {
+            0 => "deny dst port 4444\nallow all\n",
+            _ => "allow all\n",
+        });
+        let v = self.json(&["reload"]);
+        assert_eq!(v["lost"], serde_json::json!([]), "{v}");
+        assert_eq!(v["dropped"], 0, "{v}");
+    }
+
     /// `onefold COMMAND ... --socket SOCKET`.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut c = Command::new(env!("CARGO_BIN_EXE_onefold"));

@@ -22,12 +22,21 @@ pub fn left(net: &Net) {
     net.ip("a", "route add default via 172.16.0.2");
 }
 
-const ARGS: [&str; 5] = [
+/// A router between these hosts, through packet sockets.
+pub const ROUTER_PACKET: [&str; 5] = [
     "routers-1",
     "--port",
     "left=packet:oa",
     "--port",
     "right=packet:ob",
+];
+/// The same through AF_XDP.
+pub const ROUTER_XDP: [&str; 5] = [
+    "routers-1",
+    "--port",
+    "left=xdp:oa",
+    "--port",
+    "right=xdp:ob",
 ];
 const FAR: [u8; 4] = [172, 16, 1, 2];
 
@@ -143,13 +152,13 @@ pub fn sleeps_over(port: impl Fn(&str) -> String) {
 #[test]
 fn a_run_ends_after_its_duration_and_after_its_limit() {
     let Some(net) = routed() else { return };
-    let args = [&ARGS[..], &["--poll", "busy", "--duration", "0.3"]].concat();
+    let args = [&ROUTER_PACKET[..], &["--poll", "busy", "--duration", "0.3"]].concat();
     let mut onefold = Running::start(&net, "o", &args);
     let v = onefold.report(0);
     let seconds = v["seconds"].as_f64().expect("a number");
     assert!(seconds >= 0.3, "{seconds}");
     assert_eq!(v["interrupted"], false);
-    let args = [&ARGS[..], &["--limit", "1"]].concat();
+    let args = [&ROUTER_PACKET[..], &["--limit", "1"]].concat();
     let mut onefold = Running::start(&net, "o", &args);
     net.within("a", || {
         Raw::icmp().ping(FAR.into(), 3, Duration::from_millis(300))

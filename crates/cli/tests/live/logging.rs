@@ -2,7 +2,7 @@
 
 use crate::common;
 use crate::host::datagrams;
-use crate::links::{left, routed};
+use crate::links::{ROUTER_PACKET, left, routed};
 use crate::running::{PATIENCE, Running};
 use onefold_testing::net::Raw;
 use serde_json::Value;
@@ -143,13 +143,7 @@ fn failures_and_losses_are_written_down() {
     );
     std::fs::remove_file(&file).expect("it is there");
     // a link that is down loses what is sent there
-    let args = [
-        "routers-1",
-        "--port",
-        "left=packet:oa",
-        "--port",
-        "right=packet:ob",
-    ];
+    let args = ROUTER_PACKET;
     let more = ["--log", &name, "--log-format", "json"];
     let mut onefold = Running::start(&net, "o", &[&args[..], &more].concat());
     datagrams(&net, "a", "b", ([172, 16, 1, 2], 7).into(), 3);
@@ -201,5 +195,43 @@ fn failures_and_losses_are_written_down() {
             .output();
         let said = String::from_utf8_lossy(&o.expect("the binary runs").stderr).into_owned();
         assert!(said.contains("name a file instead: --log FILE"), "{said}");
+    }
+}
+
+/// With several workers, too: what the ports of a dispatcher lose, or of workers with queues of their own, their links,
+/// the beginning and the end.
+#[test]
+fn several_workers_have_one_log() {
+    for dispatch in ["software", "rss"] {
+        let Some(net) = routed() else { return };
+        let file = common::temp("live-log-workers").join("run.log");
+        let name = file.display().to_string();
+        let log = ["--log", &name, "--log-format", "json"];
+        let workers = ["--workers", "2", "--dispatch", dispatch];
+        let args = [&ROUTER_PACKET[..], &log, &workers].concat();
+        let mut onefold = Running::start(&net, "o", &args);
+        datagrams(&net, "a", "b", ([172, 16, 1, 2], 7).into(), 3);
+        net.ip("o", "link set ob down");
+        onefold.wait_for("link of ob down");
+        let s = net.within("a", || std::net::UdpSocket::bind("0.0.0.0:0"));
+        let s = s.expect("a socket");
+        for _ in 0..20 {
+            s.send_to(&[1; 64], ("172.16.1.2", 7)).expect("it leaves");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        let report = onefold.stop();
+        let all = lines(&file);
+        assert_eq!(event(&all, "start", &["chain"])["workers"], 2, "{dispatch}");
+        event(&all, "running", &[]);
+        assert_eq!(event(&all, "link", &["what"])["port"], "right");
+        let lost = event(&all, "lost", &["reason"]);
+        assert_eq!(lost["port"], "right", "{dispatch}");
+        assert!(lost["packets"].as_u64() > Some(0), "{lost}");
+        let ended = all.iter().filter(|v| v["event"] == "ended");
+        assert_eq!(ended.count(), 1, "{all:?}");
+        let end = event(&all, "ended", &["held", "seconds"]);
+        for key in ["packets_in", "packets_out", "dropped", "conserved"] {
+            assert_eq!(end[key], report[key], "{dispatch}: {key}");
+        }
     }
 }

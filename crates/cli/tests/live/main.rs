@@ -14,6 +14,8 @@ mod edge;
 #[path = "gen.rs"]
 mod generated;
 mod host;
+mod hour;
+mod kernel;
 mod killed;
 mod kills;
 mod links;
@@ -24,6 +26,8 @@ mod processes;
 mod running;
 mod sandbox;
 mod scaling;
+mod screen;
+mod tags;
 mod trace;
 mod traffic;
 mod workers;

@@ -1,7 +1,7 @@
 //! XDP programs made from a chain, in front of its ports.
 
 use crate::common;
-use crate::links::{left, routed};
+use crate::links::{ROUTER_XDP, left, routed};
 use crate::running::{PATIENCE, Running};
 use crate::traffic::isp;
 use onefold_testing::net::{Net, Raw};
@@ -87,15 +87,7 @@ fn discarded_classes_are_dropped_in_the_driver_and_counted() {
 #[test]
 fn what_is_not_proved_stays_with_the_chain() {
     let Some(net) = routed() else { return };
-    let args = [
-        "routers-1",
-        "--port",
-        "left=xdp:oa",
-        "--port",
-        "right=xdp:ob",
-        "--offload",
-        "xdp",
-    ];
+    let args = [&ROUTER_XDP[..], &["--offload", "xdp"]].concat();
     let onefold = Running::start(&net, "o", &args);
     let said = onefold.said().join("\n");
     assert!(said.contains("they are not proved"), "{said}");
@@ -121,15 +113,7 @@ fn attached(net: &Net, host: &str, interface: &str) -> bool {
 #[test]
 fn a_generated_program_is_gone_after_a_kill_and_back_with_its_interface() {
     let Some(net) = routed() else { return };
-    let args = [
-        "routers-1",
-        "--port",
-        "left=xdp:oa",
-        "--port",
-        "right=xdp:ob",
-        "--offload",
-        "xdp",
-    ];
+    let args = [&ROUTER_XDP[..], &["--offload", "xdp"]].concat();
     let onefold = Running::proved(&net, "o", &args);
     assert!(attached(&net, "o", "oa"));
     // killed, not asked

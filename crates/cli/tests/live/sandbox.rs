@@ -1,7 +1,7 @@
 //! Privilege that a run gives up, and what it can do without.
 
 use crate::common;
-use crate::links::{left, routed};
+use crate::links::{ROUTER_PACKET, left, routed};
 use crate::running::{PATIENCE, Running};
 use onefold_testing::net::{Net, Raw};
 use std::path::Path;
@@ -93,13 +93,7 @@ fn af_xdp_sockets_are_opened_again_without_privilege() {
 #[test]
 fn a_helper_that_has_ended_is_told_of() {
     let Some(net) = routed() else { return };
-    let args = [
-        "routers-1",
-        "--port",
-        "left=packet:oa",
-        "--port",
-        "right=packet:ob",
-    ];
+    let args = ROUTER_PACKET;
     let mut onefold = Running::start(&net, "o", &args);
     let killed = Command::new("kill")
         .args(["-KILL", &helper(onefold.pid()).to_string()])
@@ -170,13 +164,7 @@ fn files_that_are_no_chain_s_are_not_read() {
 #[test]
 fn what_is_kept_is_said() {
     let Some(net) = routed() else { return };
-    let args = [
-        "routers-1",
-        "--port",
-        "left=packet:oa",
-        "--port",
-        "right=packet:ob",
-    ];
+    let args = ROUTER_PACKET;
     let off = Running::start(&net, "o", &[&args[..], &["--sandbox", "off"]].concat());
     assert!(off.said().join("\n").contains("sandbox: off"));
     assert_ne!(status(off.pid(), "CapEff"), "0000000000000000");

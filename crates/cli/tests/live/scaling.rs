@@ -3,6 +3,7 @@
 
 use crate::common;
 use crate::edge::{Connections, Edge, lost, number};
+use crate::kernel;
 use crate::running::PATIENCE;
 use crate::traffic::{isp, rules};
 use crate::workers;
@@ -153,7 +154,10 @@ pub fn nothing_lost(v: &Value) {
     let groups = v["groups"].as_array().expect("groups");
     let sum: u64 = groups.iter().map(|g| number(g, &["packets_in"])).sum();
     assert_eq!(sum, number(v, &["packets_in"]), "{v}");
-    assert_eq!(sum, number(v, &["dispatch", "dispatched"]), "{v}");
+    // where each group has queues of its own there is nothing between these and what the group has counted
+    if v["dispatch"]["mode"] == "software" {
+        assert_eq!(sum, number(v, &["dispatch", "dispatched"]), "{v}");
+    }
 }
 
 /// All packets were at the worker whose they are, and none was lost in front of a worker or behind it.
@@ -174,13 +178,14 @@ fn groups_of(v: &Value) -> [usize; 2] {
 }
 
 /// So many times from one worker to two and back, by hand, under TCP and UDP through the NAT.
-fn to_and_fro(name: &str, times: u64) {
-    let options = ["--workers", "1..2"];
+fn to_and_fro(name: &str, dispatch: &str, times: u64) {
+    let options = ["--workers", "1..2", "--dispatch", dispatch];
     // one packet in a hundred is compared with the reference graph, and each is looked at whether it is at its worker
     let Some(edge) = edge(name, &options, "0.01") else {
         return;
     };
     let connections = Connections::over(&edge, &servers(), 24, 9090);
+    let before = kernel::lost(&edge.net, &["a", "o", "b"]);
     let numbered = Numbered::start(&edge, 5353, Duration::from_millis(1));
     connections.go_on();
     for _ in 0..times {
@@ -213,9 +218,15 @@ fn to_and_fro(name: &str, times: u64) {
     assert_eq!(edge.json(&["scale", "auto"])["by_hand"], false);
     connections.end();
     let (sent, late, missing) = numbered.end();
+    // where others have the machine, what a host does not get to in time is the kernel's loss, and counted there
+    let kernels = kernel::lost(&edge.net, &["a", "o", "b"]) - before;
     let v = edge.onefold.stop();
     nothing_lost(&v);
-    assert_eq!((late, missing), (0, 0), "of {sent} in each flow: {v}");
+    assert_eq!(late, 0, "of {sent} in each flow: {v}");
+    assert!(
+        missing <= kernels,
+        "{missing} of {sent} in each flow, {kernels} lost by kernels: {v}"
+    );
     assert_eq!(number(&v, &["scaling", "splits"]), times, "{v}");
     assert_eq!(number(&v, &["scaling", "merges"]), times, "{v}");
     // both workers have worked
@@ -226,7 +237,13 @@ fn to_and_fro(name: &str, times: u64) {
 
 #[test]
 fn connections_hold_while_groups_go_from_worker_to_worker() {
-    to_and_fro("scaling-hand", 3);
+    to_and_fro("scaling-hand", "software", 3);
+}
+
+/// A group's queues at the devices go with it.
+#[test]
+fn connections_hold_while_groups_with_queues_of_their_own_move() {
+    to_and_fro("scaling-queues", "rss", 3);
 }
 
 /// Where both ends of a flow are rewritten, the slices of the NAT's ports tell replies apart: these stay with groups.

@@ -258,23 +258,15 @@ fn hops_are_seen_and_the_paths_mtu_is_found() {
     onefold.stop();
 }
 
-/// The host is at the other end of a TAP interface.
-#[test]
-fn a_tap_interface_is_made_used_and_removed() {
-    let Some(net) = Net::new(&["o", "b"]) else {
-        return;
-    };
+/// A router whose left port is this one, which makes a TAP interface `t0`: the host is at the other end. It is removed
+/// in the end.
+pub fn host_at_a_tap(left: &str, more: &[&str]) -> Option<serde_json::Value> {
+    let net = Net::new(&["o", "b"])?;
     net.pair(("b", "vb"), ("o", "ob"));
     net.ip("b", "addr add 172.16.1.2/30 dev vb");
     net.ip("b", "route add default via 172.16.1.1");
-    let args = [
-        "routers-1",
-        "--port",
-        "left=tap:t0",
-        "--port",
-        "right=packet:ob",
-    ];
-    let onefold = Running::start(&net, "o", &args);
+    let args = ["routers-1", "--port", left, "--port", "right=packet:ob"];
+    let onefold = Running::start(&net, "o", &[&args[..], more].concat());
     net.ip("o", "addr add 172.16.0.1/30 dev t0");
     net.ip("o", "route add 172.16.1.0/30 via 172.16.0.2");
     let far = [172, 16, 1, 2];
@@ -282,9 +274,15 @@ fn a_tap_interface_is_made_used_and_removed() {
     assert!(echo.is_some(), "no reply to a ping");
     transfer(&net, "o", "b", (far, 8080).into(), 1 << 18);
     datagrams(&net, "b", "o", ([172, 16, 0, 1], 5353).into(), 1000);
-    onefold.stop();
+    let v = onefold.stop();
     let left = net.within("o", onefold_port_interface::names);
     assert!(!left.contains(&"t0".to_string()), "{left:?}");
+    Some(v)
+}
+
+#[test]
+fn a_tap_interface_is_made_used_and_removed() {
+    host_at_a_tap("left=tap:t0", &[]);
 }
 
 /// Tags that the kernel takes out of frames are put back, both ways: a router behind a trunk answers with the trunk's

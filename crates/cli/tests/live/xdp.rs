@@ -3,7 +3,7 @@
 use crate::common;
 use crate::diagnostics::{nobody, refused};
 use crate::host::datagrams;
-use crate::links::{links_change, routed, sleeps};
+use crate::links::{ROUTER_XDP, links_change, routed, sleeps};
 use crate::running::{PATIENCE, Running};
 use crate::traffic::isp_edge;
 use onefold_testing::net::{Net, Raw};
@@ -73,13 +73,7 @@ fn isp_edge_through_small_rings() {
 #[test]
 fn packets_leave_where_they_lie() {
     let Some(net) = routed() else { return };
-    let args = [
-        "routers-1",
-        "--port",
-        "left=xdp:oa",
-        "--port",
-        "right=xdp:ob",
-    ];
+    let args = ROUTER_XDP;
     let onefold = Running::compared(&net, "o", &args, "off");
     datagrams(&net, "a", "b", (FAR, 5353).into(), 1000);
     // more than there are frames: each is used again, wherever its packet left
@@ -184,13 +178,7 @@ fn nothing_is_left_after_a_kill() {
     };
     for round in 0..2 {
         assert!(!attached("o"), "{round}");
-        let args = [
-            "routers-1",
-            "--port",
-            "left=xdp:oa",
-            "--port",
-            "right=xdp:ob",
-        ];
+        let args = ROUTER_XDP;
         let onefold = Running::start(&net, "o", &args);
         assert!(
             net.within("a", || Raw::icmp().ping(FAR.into(), 3, PATIENCE))

@@ -62,7 +62,7 @@ fn testpmd_of_dpdk_forwards_in_a_chain() {
 }
 
 /// A program, its environment, arguments, folder and file are what they are without Onefold, however the chain is
-/// connected; the namespaces are its own; when it ends it is launched again; nothing is left, even behind a kill.
+/// connected and whatever policy schedules it; the namespaces are its own; when it ends it is launched again; nothing is left, even behind a kill.
 #[test]
 fn a_program_of_others_is_not_touched_and_nothing_is_left() {
     if !can(&["ovs-vswitchd"]) {
@@ -74,11 +74,17 @@ fn a_program_of_others_is_not_touched_and_nothing_is_left() {
     let between = "  x:\n    external:\n      command: [sleep, \"1000\"]\n\
                    \x20     environment: { A: one, B: \"two three\" }\n\
                    \x20     set-up: [\"sleep 1001 & true\"]\n      ports: [{ veth: near }, { veth: far }]\n";
-    for word in ["rings", "manager", "veth", "ovs"] {
+    for (word, policy) in [
+        ("rings", "nfvnice"),
+        ("manager", "latency"),
+        ("veth", "batch"),
+        ("ovs", "unis"),
+    ] {
         chain_around(&dir, between, &format!("interconnect: {word}\n"));
         let before = host();
         let ports = ["--port", "lan=tap:ofun0", "--port", "wan=tap:ofun1"];
-        let running = Running::start(&dir, &ports);
+        let scheduled = ["--schedule", policy];
+        let running = Running::start(&dir, &[&ports[..], &scheduled].concat());
         let find = |argument: &str| {
             let is = |id: &u32| {
                 let line = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();

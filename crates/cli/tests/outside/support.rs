@@ -232,9 +232,10 @@ pub fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
 /// Interfaces of the host, and what is mounted there.
 pub fn host() -> (BTreeSet<String>, BTreeSet<String>) {
     let all = std::fs::read_dir("/sys/class/net").unwrap().flatten();
-    // other tests' namespaces have no interfaces here, and their mounts are below /run/netns
+    // TAP interfaces are other tests'
     let interfaces = all
         .map(|e| e.file_name().to_string_lossy().into_owned())
+        .filter(|name| !name.starts_with("ofns") && !name.starts_with("ofun"))
         .collect();
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     let mounts = mounts

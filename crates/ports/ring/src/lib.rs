@@ -6,10 +6,11 @@
 //! [`Port`]: what a worker has.
 #![forbid(unsafe_code)]
 
-use onefold_nf::{Arrived, Descriptor, HEADROOM, Seat, SeatError};
+use onefold_nf::{Arrived, Descriptor, HEADROOM, NO_CLASS, NfBlock, Seat, SeatError, ecn};
 use onefold_packet::{DEFAULT_HEADROOM, Packet, Pkt, Timestamp};
 use onefold_runtime::{Loss, Port, PortError, TRANSMIT_QUEUE_FULL};
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Most packets that wait for room in a ring where none may be lost; beyond that they are.
@@ -48,6 +49,8 @@ pub struct Packets {
     waiting: Vec<VecDeque<Pkt>>,
     /// No more than this waits at an output.
     most_waiting: usize,
+    /// By output: the class of what is put there, of who is the first to have it ([`onefold_nf::Region::classes`]).
+    classes: Vec<u32>,
     /// Slots that this process may have at a time; what arrives when it has more is copied.
     quota: usize,
     counts: Counts,
@@ -63,6 +66,7 @@ impl Packets {
             arrived: Vec::new(),
             pieces: vec![Vec::new(); inputs],
             waiting: (0..outputs).map(|_| VecDeque::new()).collect(),
+            classes: vec![NO_CLASS; outputs],
             most_waiting: match lossless {
                 true => MOST_WAITING,
                 false => MOST_WAITING_LIVE,
@@ -75,6 +79,13 @@ impl Packets {
     /// The seat.
     pub fn seat(&mut self) -> &mut Seat {
         &mut self.seat
+    }
+
+    /// Packets that leave through an output are of this class from now on, whatever they were before.
+    pub fn classify(&mut self, output: usize, class: u32) {
+        if let Some(c) = self.classes.get_mut(output) {
+            *c = class;
+        }
     }
 
     /// So far.
@@ -96,6 +107,7 @@ impl Packets {
     ) -> Result<usize, SeatError> {
         let n = n.min(free.len());
         let taken = self.seat.receive(input, &mut self.arrived, n)?;
+        self.mark();
         let copies = self.seat.held() > self.quota;
         for a in self.arrived.drain(..) {
             let d = a.descriptor;
@@ -129,6 +141,22 @@ impl Packets {
         Ok(taken)
     }
 
+    /// Marks what has arrived, if the launcher wants that ([`onefold_nf::Orders::mark_ecn`]).
+    #[inline]
+    fn mark(&mut self) {
+        let wanted = |b: &NfBlock| b.orders().mark_ecn.load(Ordering::Relaxed) != 0;
+        let Some(block) = self.seat.block().filter(|b| wanted(b)) else {
+            return;
+        };
+        let mut marked = 0;
+        for a in &mut self.arrived {
+            let (from, len) = (usize::from(a.descriptor.offset), a.descriptor.len as usize);
+            marked += u64::from(a.frame.get_mut(from..from + len).is_some_and(ecn::mark));
+        }
+        let all = &block.said().marked;
+        all.store(all.load(Ordering::Relaxed) + marked, Ordering::Relaxed);
+    }
+
     /// These packets leave through an output, in order: as far as there is room ([`Seat::flush`]), others wait. All
     /// that is left of them in `packets` are their handles.
     #[inline]
@@ -138,6 +166,7 @@ impl Packets {
             let full = self.backlog(output) >= self.most_waiting;
             if full {
                 self.counts.lost += 1;
+                self.seat.found_full(output, 1);
             } else if behind || !self.queue(output, p) {
                 let p = std::mem::replace(p, Box::new(Packet::from_slice(&[])));
                 if let Some(w) = self.waiting.get_mut(output) {
@@ -159,6 +188,10 @@ impl Packets {
         if self.seat.owns(p.frame())
             && let Some(d) = self.seat.describe(p.detach(), at, len)
         {
+            let class = self.classes.get(output).copied().unwrap_or(NO_CLASS);
+            if class != NO_CLASS {
+                self.seat.classify(d.slot, class);
+            }
             self.seat.queue(output, place(d, first, 0));
             self.counts.sent += 1;
             return true;
@@ -187,6 +220,9 @@ impl Packets {
             to.unwrap_or_default().copy_from_slice(here);
             let flags = if i < last { Descriptor::MORE } else { 0 };
             if let Some(d) = self.seat.describe(slot, HEADROOM, here.len()) {
+                // also where none is known: something else was there before
+                let class = self.classes.get(output).copied().unwrap_or(NO_CLASS);
+                self.seat.classify(d.slot, class);
                 self.seat.queue(output, place(d, first, flags));
             }
         }
@@ -229,6 +265,7 @@ impl Packets {
     pub fn give_up(&mut self) {
         for (output, waiting) in self.waiting.iter_mut().enumerate() {
             let n = self.seat.give_up(output) + waiting.len() as u64;
+            self.seat.found_full(output, waiting.len() as u64);
             waiting.clear();
             self.counts.lost += n;
             self.counts.sent -= n.min(self.counts.sent);

@@ -1,6 +1,7 @@
-//! One queue of an interface: socket, rings, program, and which frames the kernel has.
+//! A socket of a queue of an interface: its rings, its program, and the frames that the kernel has.
 
 use crate::error::XdpError;
+use crate::frames::{Frames, OfQueue};
 use crate::group::Group;
 use crate::program::{Program, ProgramError};
 use crate::ring::{Consumer, Producer};
@@ -10,35 +11,27 @@ use crate::{Mode, Options};
 use onefold_port_interface::{Interface, InterfaceError, Promiscuous};
 use onefold_table::Frame;
 use std::io;
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 const OPENING: &str = "opening an AF_XDP socket on";
 const CAPABILITIES: &str = "CAP_NET_RAW,CAP_NET_ADMIN,CAP_BPF";
-/// Frames that a port keeps beside its rings.
-const SPARE: usize = 64;
 /// Frames that the kernel sends in a call, where it copies them.
 const KERNEL_BATCH: u32 = 32;
 
-/// Frames that went to the kernel, or came back, are in `with_kernel` by their number: the kernel reads and writes them
-/// until it says that it is done.
+/// See the module's text.
 #[derive(Debug)]
 pub struct Device {
     pub index: u32,
     pub program: Arc<Program>,
     pub socket: Socket,
-    pub fill: Producer<u64>,
-    completion: Consumer<u64>,
     pub receive: Consumer<libc::xdp_desc>,
     pub transmit: Producer<libc::xdp_desc>,
     pub zero_copy: bool,
-    /// Frames that are ours and in no ring.
-    pub spare: Vec<Frame>,
     /// Behind all that makes the kernel forget them.
-    with_kernel: Vec<Option<Frame>>,
+    pub frames: Frames,
     #[allow(dead_code)]
     promiscuous: Promiscuous,
-    stride: u64,
-    skip: usize,
     ring: u32,
 }
 
@@ -65,16 +58,11 @@ impl Device {
             Err(ProgramError::Occupied) => return Err(XdpError::Occupied { name: name() }),
             Err(ProgramError::Load(e) | ProgramError::Attach(e)) => return Err(system(e)),
         };
-        let shared = umem.registered();
-        let mut bound = Err(io::Error::from(io::ErrorKind::NotFound));
-        if let Some(first) = &shared {
-            bound = bind(interface.index, queue, o, umem, Some(first));
-        }
-        if bound.is_err() {
-            // the first one, or one whose driver wants it otherwise: the same memory is told of again
-            bound = bind(interface.index, queue, o, umem, None);
-        }
-        let (socket, rings) = bound.map_err(|e| match (e.raw_os_error(), o.mode) {
+        let bound = match group.frames() {
+            None => bind_alone((interface.index, queue), o, umem),
+            Some(shared) => shared.bind((interface.index, queue), o, umem),
+        };
+        let bound = bound.map_err(|e| match (e.raw_os_error(), o.mode) {
             (Some(libc::EBUSY), _) => XdpError::Busy {
                 name: name(),
                 queue,
@@ -89,7 +77,7 @@ impl Device {
             },
             _ => system(e),
         })?;
-        let zero_copy = socket.is_zero_copy();
+        let zero_copy = bound.socket.is_zero_copy();
         if o.mode == Mode::ZeroCopy && !zero_copy {
             return Err(XdpError::NoZeroCopy {
                 name: name(),
@@ -100,94 +88,25 @@ impl Device {
             index: interface.index,
             program,
             zero_copy,
-            fill: rings.fill,
-            completion: rings.completion,
-            receive: rings.receive,
-            transmit: rings.transmit,
-            socket,
-            spare: Vec::with_capacity(2 * o.ring as usize),
-            with_kernel: (0..umem.pool().frames()).map(|_| None).collect(),
+            receive: bound.receive,
+            transmit: bound.transmit,
+            socket: bound.socket,
+            frames: bound.frames,
             promiscuous,
-            stride: umem.pool().stride() as u64,
-            skip: umem.pool().skip(),
             ring: o.ring,
         })
     }
 
-    /// Which frame an address is in, and where its bytes begin in what the frame shows of it.
-    #[inline]
-    fn place(&self, address: u64) -> (usize, Option<usize>) {
-        let at = (address % self.stride) as usize;
-        ((address / self.stride) as usize, at.checked_sub(self.skip))
-    }
-
-    /// The kernel gives a frame back: `None` if it never had it.
-    #[inline]
-    pub fn back(&mut self, address: u64) -> Option<(Frame, usize)> {
-        let (number, at) = self.place(address);
-        let frame = self.with_kernel.get_mut(number)?.take()?;
-        match at {
-            Some(at) => Some((frame, at)),
-            None => {
-                self.spare.push(frame);
-                None
-            }
-        }
-    }
-
-    /// The kernel gets a frame; where it is. A frame of another memory is dropped.
-    #[inline]
-    fn lend(&mut self, frame: Frame) -> Option<u64> {
-        let number = frame.number()?;
-        let place = self.with_kernel.get_mut(number as usize)?;
-        *place = Some(frame);
-        Some(u64::from(number) * self.stride)
-    }
-
-    /// Takes back what was sent.
-    pub fn reap(&mut self) {
-        let n = self.completion.available();
-        for i in 0..n {
-            let address = self.completion.get(i);
-            if let Some((frame, _)) = self.back(address) {
-                self.spare.push(frame);
-            }
-        }
-        self.completion.release(n);
-    }
-
-    /// Frames beyond a few go back to all ports: what comes in at one of them and leaves here would end up here.
-    pub fn give_spare(&mut self, umem: &Umem) {
-        if self.spare.len() > SPARE {
-            umem.pool().give(self.spare.drain(SPARE..));
-        }
+    /// Takes back what was sent, and gives what is more than a few to all ports.
+    pub fn reap(&mut self, umem: &Umem) {
+        let mut frames = self.frames.enter();
+        frames.reap();
+        frames.give_spare(umem);
     }
 
     /// Fills the fill ring, as far as there are frames.
     pub fn refill(&mut self, umem: &Umem) {
-        let room = self.fill.room() as usize;
-        if room == 0 {
-            return;
-        }
-        if self.spare.len() < room {
-            let missing = room - self.spare.len();
-            umem.pool().take(missing, &mut self.spare);
-        }
-        for _ in 0..room {
-            let Some(frame) = self.spare.pop() else { break };
-            if let Some(address) = self.lend(frame)
-                && !self.fill.push(address)
-            {
-                // there was room
-                drop(self.back(address + self.skip as u64));
-                break;
-            }
-        }
-        self.fill.submit();
-        if self.fill.needs_wakeup() {
-            // what stays to be done is done at the next call
-            let _ = self.socket.wake(Wake::Receive);
-        }
+        self.frames.enter().refill(umem, &self.socket);
     }
 
     /// Puts a frame into the transmit ring; it comes back if there is no room.
@@ -196,9 +115,9 @@ impl Device {
         if !self.transmit.has_room() {
             return Err(frame);
         }
-        if let Some(address) = self.lend(frame) {
+        if let Some(addr) = self.frames.enter().lend_for_sending(frame, at) {
             self.transmit.push(libc::xdp_desc {
-                addr: address + (self.skip + at) as u64,
+                addr,
                 len,
                 options: 0,
             });
@@ -225,7 +144,9 @@ impl Device {
                 Ok(()) => {}
                 Err(e) => match e.raw_os_error() {
                     // what was sent needs room in the completion ring, or the device is slow
-                    Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => self.reap(),
+                    Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => {
+                        self.frames.enter().reap();
+                    }
                     _ => return Err(e),
                 },
             }
@@ -237,45 +158,106 @@ impl Device {
     }
 }
 
-struct Rings {
-    fill: Producer<u64>,
-    completion: Consumer<u64>,
+/// A socket that is bound to a queue.
+pub struct Bound {
+    socket: Socket,
     receive: Consumer<libc::xdp_desc>,
     transmit: Producer<libc::xdp_desc>,
+    frames: Frames,
 }
 
-/// A socket with its four rings, bound to a queue.
-fn bind(
+/// What the sockets of one queue have in common, as long as one of them is there.
+#[derive(Debug, Default)]
+pub struct SharedFrames(Mutex<Option<First>>);
+
+#[derive(Debug)]
+struct First {
     index: u32,
-    queue: u32,
-    o: &Options,
-    umem: &Umem,
-    shared: Option<&std::os::fd::OwnedFd>,
-) -> io::Result<(Socket, Rings)> {
-    let s = Socket::open()?;
-    if shared.is_none() {
-        s.register(umem.pool())?;
+    frames: Weak<Mutex<OfQueue>>,
+    socket: Weak<OwnedFd>,
+}
+
+impl SharedFrames {
+    /// A socket of the queue: the first one, or one that shares the first one's frames.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn bind(&self, at: (u32, u32), o: &Options, umem: &Umem) -> io::Result<Bound> {
+        let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(f) = first.as_ref().filter(|f| f.index == at.0)
+            && let (Some(frames), Some(fd)) = (f.frames.upgrade(), f.socket.upgrade())
+        {
+            let s = Socket::open()?;
+            let (receive, transmit) = own_rings(&s, o.ring)?;
+            s.bind(at, 0, Some(&fd))?;
+            return Ok(Bound {
+                socket: s,
+                receive,
+                transmit,
+                frames: Frames::Shared(frames),
+            });
+        }
+        let mut bound = bind_alone(at, o, umem)?;
+        if let Frames::Own(own) = bound.frames {
+            let shared = Arc::new(Mutex::new(*own));
+            *first = Some(First {
+                index: at.0,
+                frames: Arc::downgrade(&shared),
+                socket: Arc::downgrade(bound.socket.shared()),
+            });
+            bound.frames = Frames::Shared(shared);
+        }
+        Ok(bound)
     }
-    let kinds = [
-        libc::XDP_UMEM_FILL_RING,
-        libc::XDP_UMEM_COMPLETION_RING,
-        libc::XDP_RX_RING,
-        libc::XDP_TX_RING,
-    ];
-    for kind in kinds {
-        s.make_ring(kind, o.ring)?;
-    }
+}
+/// The rings that each socket has.
+fn own_rings(
+    s: &Socket,
+    places: u32,
+) -> io::Result<(Consumer<libc::xdp_desc>, Producer<libc::xdp_desc>)> {
+    s.make_ring(libc::XDP_RX_RING, places)?;
+    s.make_ring(libc::XDP_TX_RING, places)?;
+    let at = s.offsets()?;
+    Ok((
+        Consumer::map(s, &at.rx, libc::XDP_PGOFF_RX_RING, places)?,
+        Producer::map(s, &at.tx, libc::XDP_PGOFF_TX_RING, places)?,
+    ))
+}
+
+/// The rings that a queue has: by its first socket.
+fn queue_rings(s: &Socket, places: u32) -> io::Result<(Producer<u64>, Consumer<u64>)> {
+    s.make_ring(libc::XDP_UMEM_FILL_RING, places)?;
+    s.make_ring(libc::XDP_UMEM_COMPLETION_RING, places)?;
     let at = s.offsets()?;
     let (fill, completion) = (
         libc::XDP_UMEM_PGOFF_FILL_RING,
         libc::XDP_UMEM_PGOFF_COMPLETION_RING,
     );
-    let rings = Rings {
-        fill: Producer::map(&s, &at.fr, fill as libc::off_t, o.ring)?,
-        completion: Consumer::map(&s, &at.cr, completion as libc::off_t, o.ring)?,
-        receive: Consumer::map(&s, &at.rx, libc::XDP_PGOFF_RX_RING, o.ring)?,
-        transmit: Producer::map(&s, &at.tx, libc::XDP_PGOFF_TX_RING, o.ring)?,
-    };
+    Ok((
+        Producer::map(s, &at.fr, fill as libc::off_t, places)?,
+        Consumer::map(s, &at.cr, completion as libc::off_t, places)?,
+    ))
+}
+
+/// The only socket of a queue, or the first one.
+fn bind_alone(at: (u32, u32), o: &Options, umem: &Umem) -> io::Result<Bound> {
+    if let Some(first) = umem.registered()
+        && let Ok(bound) = bind(at, o, umem, Some(&first))
+    {
+        return Ok(bound);
+    }
+    // the first one of all, or one whose driver wants it otherwise: the same memory is told of again
+    bind(at, o, umem, None)
+}
+
+/// A socket with its four rings, bound to a queue.
+fn bind(at: (u32, u32), o: &Options, umem: &Umem, shared: Option<&OwnedFd>) -> io::Result<Bound> {
+    let s = Socket::open()?;
+    if shared.is_none() {
+        s.register(umem.pool())?;
+    }
+    let (fill, completion) = queue_rings(&s, o.ring)?;
+    let (receive, transmit) = own_rings(&s, o.ring)?;
     let flags = libc::XDP_USE_NEED_WAKEUP
         | match o.mode {
             // the kernel takes zero copy where there is some
@@ -283,11 +265,17 @@ fn bind(
             Mode::Copy => libc::XDP_COPY,
             Mode::ZeroCopy => libc::XDP_ZEROCOPY,
         };
-    s.bind((index, queue), flags, shared)?;
+    s.bind(at, flags, shared)?;
     if shared.is_none() {
         umem.add(&s);
     }
-    Ok((s, rings))
+    let frames = OfQueue::new(fill, completion, umem, o.ring);
+    Ok(Bound {
+        socket: s,
+        receive,
+        transmit,
+        frames: Frames::Own(Box::new(frames)),
+    })
 }
 
 /// What the system says, with what to type.

@@ -17,6 +17,7 @@
 
 mod device;
 mod error;
+mod frames;
 mod group;
 mod offload;
 mod program;
@@ -128,6 +129,8 @@ pub struct XdpPort {
     control: Control,
     /// Whose program it is.
     group: Group,
+    /// Where that has this socket.
+    place: u32,
     umem: Umem,
     /// None while the interface is gone.
     device: Option<Device>,
@@ -177,14 +180,38 @@ impl XdpPort {
         let one = |queue| {
             let queue = Some(queue);
             let options = Options { queue, ..options };
-            let group = Some(group.clone());
+            let group = Some((group.clone(), queue.unwrap_or(0)));
             XdpPort::open_in(group, name, interface.clone(), options, umem)
         };
         (0..workers).map(one).collect()
     }
 
+    /// So many ports with a socket each, all of one receive queue: the only one, or [`Options::queue`]. Frames of that
+    /// queue come to the first one until a program is installed ([`XdpPort::offload`]) that says whose a frame is: place
+    /// N of its map 1 is port N's.
+    ///
+    /// # Errors
+    /// As [`XdpPort::open`].
+    pub fn open_shared(
+        name: &str,
+        interface: &Interface,
+        options: Options,
+        umem: &Umem,
+        sockets: usize,
+    ) -> Result<Vec<XdpPort>, XdpError> {
+        let sockets = u32::try_from(sockets).unwrap_or(MAX_QUEUE);
+        let control = control_of(interface)?;
+        check_queue(&control, interface, options.queue)?;
+        let group = Group::of_queue(sockets);
+        let one = |place| {
+            let group = Some((group.clone(), place));
+            XdpPort::open_in(group, name, interface.clone(), options, umem)
+        };
+        (0..sockets).map(one).collect()
+    }
+
     fn open_in(
-        group: Option<Group>,
+        group: Option<(Group, u32)>,
         name: &str,
         interface: Interface,
         options: Options,
@@ -198,15 +225,15 @@ impl XdpPort {
                 most: MAX_MTU,
             });
         }
-        let control = Control::open().map_err(|error| InterfaceError::System {
-            name: interface.name.clone(),
-            doing: "opening a socket",
-            error,
-        })?;
-        if group.is_none() {
-            check_queue(&control, &interface, options.queue)?;
-        }
-        let group = group.unwrap_or_else(|| Group::new(options.queue.unwrap_or(0) + 1));
+        let control = control_of(&interface)?;
+        let (group, place) = match group {
+            Some(of_several) => of_several,
+            None => {
+                check_queue(&control, &interface, options.queue)?;
+                let queue = options.queue.unwrap_or(0);
+                (Group::new(queue + 1), queue)
+            }
+        };
         let device = open_device(&interface, &options, umem, &group)?;
         let driver = control.driver(&interface.name);
         Ok(XdpPort {
@@ -218,6 +245,7 @@ impl XdpPort {
             options,
             control,
             group,
+            place,
             umem: umem.clone(),
             device: Some(device),
             handles: Vec::new(),
@@ -270,9 +298,8 @@ impl XdpPort {
         };
         if self.started == Some(true) {
             d.refill(&self.umem);
-            let queue = self.options.queue.unwrap_or(0);
             let fd = d.socket.raw();
-            d.program.redirect(queue, fd)?;
+            d.program.redirect(self.place, fd)?;
         }
         Ok(())
     }
@@ -321,6 +348,17 @@ impl XdpPort {
     fn handle(handles: &mut Vec<Pkt>, free: &mut Vec<Pkt>) -> Option<Pkt> {
         handles.pop().or_else(|| free.pop())
     }
+}
+
+fn control_of(interface: &Interface) -> Result<Control, XdpError> {
+    Control::open().map_err(|error| {
+        InterfaceError::System {
+            name: interface.name.clone(),
+            doing: "opening a socket",
+            error,
+        }
+        .into()
+    })
 }
 
 /// Opens a queue. The kernel lets go of the queue and the program of a process that has ended a moment later: what is
@@ -426,23 +464,24 @@ impl Port for XdpPort {
             return Ok(());
         }
         let scarce = self.umem.is_scarce();
+        let mut frames = d.frames.enter();
         if self.handles.is_empty() {
             self.umem.take_handles(&mut self.handles);
         }
         for i in 0..n {
             let desc = d.receive.get(i);
-            let Some((frame, at)) = d.back(desc.addr) else {
+            let Some((frame, at)) = frames.back(desc.addr) else {
                 self.counts.invalid += 1;
                 continue;
             };
             let data = at..at + desc.len as usize;
             let Some(mut p) = Self::handle(&mut self.handles, free) else {
-                d.spare.push(frame);
+                frames.spare.push(frame);
                 continue;
             };
             if scarce {
                 p.refill(frame.get(data).unwrap_or_default());
-                d.spare.push(frame);
+                frames.spare.push(frame);
                 self.counts.copied_in += 1;
             } else {
                 p.attach(frame, data);
@@ -453,9 +492,9 @@ impl Port for XdpPort {
             batch.push(p);
         }
         d.receive.release(n);
-        d.reap();
-        d.refill(&self.umem);
-        d.give_spare(&self.umem);
+        frames.reap();
+        frames.refill(&self.umem, &d.socket);
+        frames.give_spare(&self.umem);
         Ok(())
     }
 
@@ -479,7 +518,7 @@ impl Port for XdpPort {
     }
 
     fn flush(&mut self) -> Result<(), PortError> {
-        let sent = self.transmitter.flush(self.device.as_mut());
+        let sent = self.transmitter.flush(self.device.as_mut(), &self.umem);
         sent.map_err(|e| self.failed("sending", e))
     }
 
@@ -498,12 +537,11 @@ impl Port for XdpPort {
         };
         // an error that nobody asks for would make every wait end at once
         d.socket.take_error();
-        d.reap();
         if self.started == Some(true) {
             // frames may have been too few before
             d.refill(&self.umem);
         }
-        d.give_spare(&self.umem);
+        d.reap(&self.umem);
         let index = d.index;
         if self.control.index(&self.interface.name).ok() != Some(index) {
             return Some(self.close());

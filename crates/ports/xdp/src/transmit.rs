@@ -136,8 +136,7 @@ impl Transmitter {
             self.down += packets.len() as u64;
             return Ok(());
         };
-        d.reap();
-        d.give_spare(umem);
+        d.reap(umem);
         self.fill_ring(d);
         for p in packets.iter_mut() {
             if !self.fits(p.data()) {
@@ -164,15 +163,16 @@ impl Transmitter {
             };
             self.put(d, leaving);
         }
-        self.kick(d)
+        self.kick(d, umem)
     }
 
     /// A copy of a packet that lies elsewhere, in a frame of the shared memory, if one is free.
     fn copy(&mut self, d: &mut Device, umem: &Umem, data: &[u8]) -> Option<Leaving> {
         const BATCH: usize = 32;
         if self.fresh.is_empty() {
-            let from = d.spare.len().saturating_sub(BATCH);
-            self.fresh.extend(d.spare.drain(from..));
+            let mut frames = d.frames.enter();
+            let from = frames.spare.len().saturating_sub(BATCH);
+            self.fresh.extend(frames.spare.drain(from..));
             if self.fresh.is_empty() {
                 umem.pool().take(BATCH, &mut self.fresh);
             }
@@ -211,7 +211,7 @@ impl Transmitter {
     }
 
     /// Tells the kernel.
-    fn kick(&mut self, d: &mut Device) -> io::Result<()> {
+    fn kick(&mut self, d: &mut Device, umem: &Umem) -> io::Result<()> {
         // Bound: each further round has sent something
         loop {
             let before = d.transmit.pending();
@@ -226,7 +226,7 @@ impl Transmitter {
             if self.waiting.is_empty() || self.pending as u32 >= before {
                 return Ok(());
             }
-            d.reap();
+            d.reap(umem);
             self.fill_ring(d);
         }
     }
@@ -235,10 +235,10 @@ impl Transmitter {
     ///
     /// # Errors
     /// The device is broken.
-    pub fn flush(&mut self, device: Option<&mut Device>) -> io::Result<()> {
+    pub fn flush(&mut self, device: Option<&mut Device>, umem: &Umem) -> io::Result<()> {
         let Some(d) = device else { return Ok(()) };
-        d.reap();
+        d.reap(umem);
         self.fill_ring(d);
-        self.kick(d)
+        self.kick(d, umem)
     }
 }

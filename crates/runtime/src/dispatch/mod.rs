@@ -6,7 +6,7 @@
 //!   and worker; what leaves comes back to it the same way. It works with every kind of port. What a worker has in the
 //!   place of a port is a [`RingPort`].
 //! - Where every worker has a queue of its own at each port, it receives there and sends there, and hands over what is
-//!   another one's ([`QueuePort`]).
+//!   another one's ([`QueuePort`]). The same where frames carry a tag ([`Tags`]) by which somebody has decided upstream.
 //!
 //! Workers share nothing but these queues, which wait for nobody. A packet that finds its queue full is lost and
 //! counted.
@@ -17,11 +17,13 @@ mod dispatcher;
 mod ending;
 mod queue_port;
 mod ring_port;
+mod tag;
 
 pub use dispatcher::{DispatchCounts, Dispatcher, Entrance, LiveReport};
 pub use ending::Ending;
 pub use queue_port::{QueueCounts, QueuePort, Queues};
 pub use ring_port::{AT_WRONG_WORKER, RingPort};
+pub use tag::{FirstTag, Tags};
 
 /// Places of the queue of a port and a worker, each way.
 pub const QUEUE: usize = 1024;

@@ -22,9 +22,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::dispatcher::WORKER_FULL;
 use super::ring_port::AT_WRONG_WORKER;
+use super::tag::Tags;
 
 /// A port's counter of packets that came to another queue than their worker's.
 const HANDED_OVER: &str = "handed over to their worker";
+
+/// A port's counter of frames without one of its tags.
+const UNTAGGED: &str = "without one of the tags";
 
 /// What all workers' queues have counted; each port adds what it has done, a batch at a time.
 #[derive(Debug, Default)]
@@ -33,6 +37,7 @@ pub struct QueueCounts {
     handed_over: AtomicU64,
     copied: AtomicU64,
     dropped: AtomicU64,
+    untagged: AtomicU64,
 }
 
 impl QueueCounts {
@@ -47,6 +52,10 @@ impl QueueCounts {
     /// Packets whose worker had no room for them.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
+    }
+    /// Packets that came without one of the port's tags, where it has some.
+    pub fn untagged(&self) -> u64 {
+        self.untagged.load(Ordering::Relaxed)
     }
     /// Packets that workers have got: those that came in, copies for all workers, without those that were lost.
     pub fn taken(&self) -> u64 {
@@ -98,8 +107,14 @@ impl Queues {
     }
 
     /// One of the chain's ports, number `at`, of which each worker has a queue: in the place of these, ports that hand
-    /// over. `check`: by what workers look whether packets are theirs.
-    pub fn port(&self, at: usize, queues: Vec<Box<dyn Port>>, check: &Partition) -> Vec<QueuePort> {
+    /// over. `check`: by what workers look whether packets are theirs; `tags`: what frames carry, if they do.
+    pub fn port(
+        &self,
+        at: usize,
+        queues: Vec<Box<dyn Port>>,
+        check: &Partition,
+        tags: Option<Tags>,
+    ) -> Vec<QueuePort> {
         let workers = queues.len();
         let lends = queues.iter().any(|q| q.lends_frames());
         let mut peers: Vec<Vec<Option<Peer>>> = (0..workers)
@@ -128,12 +143,14 @@ impl Queues {
             shared: self.clone(),
             peers,
             check: Check::new(check.clone(), at, worker, self.check_all),
+            tags,
             lends,
             stopped: false,
             listens: Cell::new(false),
             came: Vec::new(),
             handed_over: 0,
             full: 0,
+            untagged: 0,
         })
         .collect()
     }
@@ -179,6 +196,7 @@ pub struct QueuePort {
     /// By worker; `None`: this one.
     peers: Vec<Option<Peer>>,
     check: Check,
+    tags: Option<Tags>,
     lends: bool,
     /// Nothing more comes from the device.
     stopped: bool,
@@ -187,6 +205,7 @@ pub struct QueuePort {
     came: Vec<Pkt>,
     handed_over: u64,
     full: u64,
+    untagged: u64,
 }
 
 impl QueuePort {
@@ -259,11 +278,24 @@ impl QueuePort {
         let polled = self.inner.poll(free, &mut came, n);
         add(&self.shared.counts.received, came.len() as u64);
         self.give_up(n - came.len().min(n));
+        self.take_tags_off(&mut came);
         for p in came.drain(..) {
             self.place(p, batch, free);
         }
         self.came = came;
         polled
+    }
+
+    /// Frames that have come lose their tags. Whose they are says the partition all the same: who tags may be wrong.
+    #[inline]
+    fn take_tags_off(&mut self, came: &mut [Pkt]) {
+        let Some(tags) = &self.tags else { return };
+        let mut without = 0;
+        for p in came {
+            without += u64::from(tags.take_off(p).is_none());
+        }
+        self.untagged += without;
+        add(&self.shared.counts.untagged, without);
     }
 
     /// How many of `n` packets may come in.
@@ -442,6 +474,7 @@ impl Port for QueuePort {
         let mut all = self.inner.counters();
         let own = [
             (HANDED_OVER, self.handed_over),
+            (UNTAGGED, self.untagged),
             (AT_WRONG_WORKER, self.check.wrong),
         ];
         all.extend(own.into_iter().filter(|c| c.1 > 0));

@@ -33,6 +33,14 @@ impl Args {
     pub fn log(&self) -> &LogArgs {
         &self.log
     }
+    /// How functions in processes share cores, if that is said.
+    pub fn schedule(&self) -> Option<&onefold_sched::spec::Spec> {
+        self.schedule.as_ref()
+    }
+    /// The core of who launches them.
+    pub fn housekeeping(&self) -> Option<usize> {
+        self.housekeeping
+    }
     /// How many workers, at most.
     pub fn workers(&self) -> usize {
         self.workers.most()

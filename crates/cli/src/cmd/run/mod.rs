@@ -11,7 +11,7 @@ use crate::control::{self, ControlArgs, OpenPort};
 use crate::deploy::{Renewal, Verdict, Verification, Verifier, VerifyArgs};
 use crate::live::{self, LivePlan, Poll};
 use crate::log::{self, LogArgs};
-use crate::ports::{PortArg, port_arg};
+use crate::ports::{PortArg, Receivers, port_arg};
 use crate::program::{self, Synthesized};
 use crate::progress::Busy;
 use crate::rules;
@@ -28,7 +28,8 @@ use onefold_engine::program::ProgramRunner;
 use onefold_engine::shadow::{Report as ShadowReport, Shadow};
 use onefold_engine::{Graph, Level};
 use onefold_packet::Timestamp;
-use onefold_runtime::Clock;
+use onefold_runtime::{Clock, FirstTag};
+use onefold_sched::spec::Spec;
 use onefold_verify::generate::adapt::Adapter;
 use report::{json, print_program, print_text};
 use std::time::Duration;
@@ -101,8 +102,9 @@ pub struct Args {
     /// with a system call, 1 to 256), xdp:IF one through AF_XDP (xdp:IF,queue=N,mode=auto|copy|zerocopy,ring=N),
     /// dpdk:DEVICE a device of DPDK with its driver's arguments (dpdk:0000:3b:00.0, dpdk:net_memif0,role=server; also
     /// worker-queues=N, descriptors=N, set-mtu=N, frames=N), tap:NAME a TAP interface with the host at its other
-    /// end; memory:FILE has a capture in memory before the clock starts and keeps the last of what leaves, memory: only
-    /// keeps, pcap:FILE is a capture that arrives. Interfaces also take mac=keep (the chain file's MAC address, not the
+    /// end; memory:FILE has a capture in memory before the clock starts and keeps the last of what leaves
+    /// (memory:FILE,rate=PPS: its frames arrive in real time, so many a second, again and again), memory: only keeps,
+    /// pcap:FILE is a capture that arrives. Interfaces also take mac=keep (the chain file's MAC address, not the
     /// interface's), neighbours=keep (those of the chain file, nobody is asked), and kernel=shared (the host may have
     /// addresses there)
     #[arg(long = "port", value_name = "PORT=KIND:NAME", value_parser = port_arg)]
@@ -138,6 +140,10 @@ pub struct Args {
     /// after more than this
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = back_off)]
     back_off: Duration,
+    /// With --dispatch tag: the tag of the first worker (or group); those of the others follow: vlan:100, or
+    /// mac:02:00:00:00:01:00 [default: vlan:100]
+    #[arg(long, value_name = "vlan:ID|mac:ADDRESS", value_parser = workers::first_tag)]
+    tag: Option<FirstTag>,
     /// Packets are handed to workers as if nothing was translated, for tests of what must notice it
     #[cfg(debug_assertions)]
     #[arg(long, hide = true)]
@@ -162,6 +168,15 @@ pub struct Args {
     /// with 0.03 while packets queue up, unless another share is given here; captures lose none
     #[arg(long, value_name = "SHARE", value_parser = share)]
     protect: Option<f64>,
+    /// How functions in processes of their own share cores: a policy, in place of the chain file's `schedule`. `onefold
+    /// schedule list` explains all of them; `onefold schedule NAME POLICY` changes it while the chain runs. kernel if
+    /// nothing is said
+    #[arg(long, value_name = "POLICY[,KEY=VALUE...]")]
+    schedule: Option<Spec>,
+    /// The core on which packets are moved to functions in processes and their policy is executed: the first one, if there
+    /// is a policy
+    #[arg(long, value_name = "CORE")]
+    housekeeping: Option<usize>,
     #[command(flatten)]
     control: ControlArgs,
     #[command(flatten)]
@@ -235,7 +250,12 @@ fn carry_out(args: &Args) -> Result<u8> {
     if !args.workers.is_one() {
         return workers::run(args, captures);
     }
-    let live = live::open(&args.ports, captures, &args.dpdk(), (1, args.quiet))?;
+    let live = live::open(
+        &args.ports,
+        captures,
+        &args.dpdk(),
+        (Receivers::Queues(1), args.quiet),
+    )?;
     if live.is_empty() && args.duration.is_some() {
         anyhow::bail!(
             "--duration is for network interfaces; captures end by themselves, or with --limit"
@@ -247,6 +267,12 @@ fn carry_out(args: &Args) -> Result<u8> {
     let inputs = bound(args, &chain)?;
     if chain.has_processes() {
         return processes::run(args, &chain, (live, attached), &inputs);
+    }
+    if args.schedule.is_some() || args.housekeeping.is_some() {
+        anyhow::bail!(
+            "--schedule and --housekeeping are for chains with functions in processes of their own: add 'run: process' \
+             to some of the chain file's functions"
+        );
     }
     let clock = Clock::start();
     let start = match live.is_empty() {
@@ -298,7 +324,7 @@ fn carry_out(args: &Args) -> Result<u8> {
     let both = (&mut renewal, &mut differences);
     let (outcome, mut runner) = runner::run(&chain, executor, plan, both, session)?;
     differences.finish()?;
-    report::log(&outcome);
+    report::log(&outcome, outcome.totals.balanced());
     let (chain, synthesized, earlier) = run.end(&renewal);
     let listed = rules::rows(&chain, runner.runner_mut().graph_mut());
     let mut shadow = runner.report();

@@ -10,7 +10,7 @@ use onefold_engine::program::{ClassCount, Report};
 use onefold_synth::program::{Action, Program};
 
 /// Tells the log what became of all packets.
-pub fn log(o: &Outcome) {
+pub fn log(o: &Outcome, conserved: bool) {
     let t = &o.totals;
     let fields = [
         ("packets_in", t.packets_in.into()),
@@ -18,11 +18,11 @@ pub fn log(o: &Outcome) {
         ("packets_out", t.sent.into()),
         ("dropped", t.dropped.into()),
         ("held", t.held.into()),
-        ("conserved", t.balanced().into()),
+        ("conserved", conserved.into()),
         ("seconds", o.seconds.into()),
         ("interrupted", o.interrupted.into()),
     ];
-    let level = match t.balanced() {
+    let level = match conserved {
         true => Level::Info,
         false => Level::Error,
     };

@@ -1,18 +1,72 @@
-//! Who runs on which core: said, with who else may be executed on cores that are reserved.
+//! Who runs on which core: by the chain file, the command line and the policy; and who else may be executed on cores
+//! that are reserved.
 
-use onefold_chain::cores::{Cores, Given};
+use crate::cmd::run::Args;
+use crate::merge;
+use anyhow::{Result, bail};
+use onefold_chain::Chain;
+use onefold_chain::cores::{Cores, Plan};
+use onefold_chain::segments::Segments;
 use std::collections::BTreeMap;
+
+/// Which core is for what.
+pub struct Placing {
+    /// Those that there are.
+    pub cores: Vec<usize>,
+    /// The launcher's, the policy's and the switch's, if one is for them.
+    pub housekeeping: Option<usize>,
+    /// By process.
+    pub functions: Vec<Option<u32>>,
+    /// All share one core.
+    pub rounds: bool,
+}
+
+/// As the chain file says; if it says nothing, and a policy or a core for housekeeping is asked for, functions are on the
+/// other ones, else on all in turn.
+pub fn placing(args: &Args, chain: &Chain, segments: &Segments) -> Result<Placing> {
+    let cores = merge::cores();
+    let scheduled = args.schedule().is_some() || chain.schedule.is_some();
+    let housekeeping = match args.housekeeping() {
+        Some(core) if !cores.contains(&core) => {
+            bail!("--housekeeping: there is no core {core} to be had; there are {cores:?}")
+        }
+        Some(core) => Some(core),
+        None if scheduled && cores.len() > 1 => cores.first().copied(),
+        None => None,
+    };
+    let mut said = chain.cores.clone();
+    if said.given {
+        let asked = args.housekeeping().map(|c| c as u32);
+        said.switch = asked.or(said.switch);
+    } else if housekeeping.is_some() && cores.len() > 1 {
+        said = Cores {
+            plan: Plan::MultiCore,
+            switch: housekeeping.map(|c| c as u32),
+            given: true,
+            ..said
+        };
+    }
+    let all = segments.all.iter();
+    let wants: Vec<(&str, Option<u32>)> = all.map(|s| (s.name.as_str(), s.affinity)).collect();
+    let given = said.give(&cores, &wants)?;
+    Ok(Placing {
+        cores,
+        housekeeping: given.switch.map(|c| c as usize).or(housekeeping),
+        functions: given.functions,
+        rounds: given.rounds,
+    })
+}
 
 /// Most programs that are named.
 const NAMED: usize = 5;
 
 /// Says how cores are given out, if the chain file does.
-pub fn say(cores: &Cores, given: &Given, quiet: bool) {
+pub fn say(cores: &Cores, place: &Placing, quiet: bool) {
     if !cores.given || quiet {
         return;
     }
-    let switch = given
-        .switch
+    let switch = place
+        .housekeeping
         .map_or("any core".to_string(), |c| format!("core {c}"));
     eprintln!("cores: plan {}: the switch on {switch}", cores.plan.name());
     for core in &cores.reserved {

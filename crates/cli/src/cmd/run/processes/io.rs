@@ -11,6 +11,8 @@ pub struct Io {
     pub entry: Option<usize>,
     /// Inputs with what leaves there.
     pub exits: Vec<usize>,
+    /// The chain that what arrives there is of, for a scheduling policy.
+    pub way: Option<usize>,
     /// When the next packet arrives, if that is known.
     pub next: Option<Timestamp>,
     pub received: Count,
@@ -29,6 +31,7 @@ impl Io {
             port,
             entry,
             exits,
+            way: None,
             next: None,
             received: Count::default(),
             sent: Count::default(),

@@ -14,6 +14,7 @@ use onefold_nf::{
 };
 use onefold_packet::Timestamp;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -178,7 +179,10 @@ impl Kid {
         ours.patience(Duration::from_secs(10))?;
         let command = match &self.native {
             Some(n) => {
-                let mut command = Command::new(&n.program);
+                // the binary that runs, wherever it is
+                let own = n.program.as_os_str() == "onefold";
+                let own = own.then(|| PathBuf::from("/proc/self/exe"));
+                let mut command = Command::new(own.unwrap_or_else(|| n.program.clone()));
                 command.args(&n.arguments);
                 command
             }

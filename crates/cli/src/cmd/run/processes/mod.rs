@@ -2,6 +2,7 @@
 //! process, this one launches them all, and moves packets between devices or captures and their rings. What goes from
 //! one segment to the next one, that one's process puts into the next one's ring by itself.
 
+mod asked;
 mod cores;
 mod hello;
 mod io;
@@ -9,6 +10,7 @@ mod kids;
 mod mover;
 pub mod outside;
 mod report;
+mod scheduling;
 pub mod segment;
 mod slots;
 
@@ -21,21 +23,24 @@ use crate::program;
 use crate::runner::{self, Plan as RunPlan};
 use crate::xdp::Offloads;
 use anyhow::{Context, Result, bail};
+use cores::Placing;
 use io::Io;
 use kids::{Kid, Launch};
 use mover::Mover;
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use onefold_chain::cores::Given;
 use onefold_chain::segments::Segments;
 use onefold_chain::{Attached, Chain, Diagnostic, Interconnect};
+use onefold_levers::Setup;
 use onefold_nf::{Memory, Plan, Region, Seat, Shape, Waker};
 use onefold_packet::Timestamp;
 use onefold_port_ring::Packets;
 use onefold_runtime::{Clock, PortSpec};
+use onefold_sched::spec::Spec;
 use onefold_verify::generate::adapt::Adapter;
 use outside::beyond::Beyond;
 use outside::fabric;
 use outside::place::Places;
+use scheduling::Scheduling;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -90,7 +95,11 @@ pub fn run(
     let seat = Seat::new(region.clone(), &plan, 0, Vec::new())?;
     let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
     let event: OwnedFd = event.into();
-    let (given, spins) = give_cores(chain, &segments)?;
+    let (spec, place) = (policy(args, chain), cores::placing(args, chain, &segments)?);
+    let spins = match place.cores.len() > segments.all.len() && !place.rounds {
+        true => SPINS,
+        false => 0,
+    };
     let launch = Launch {
         memory: fd,
         event: event.try_clone()?,
@@ -105,24 +114,32 @@ pub fn run(
         recorded: !is_live,
         longest_back_off: args.back_off(),
     };
-    cores::say(&chain.cores, &given, args.quiet);
+    cores::say(&chain.cores, &place, args.quiet);
     let fabric = match &places.cables {
-        Some(c) => fabric::start(c, given.switch)?,
+        Some(c) => fabric::start(c, place.housekeeping.map(|c| c as u32))?,
         None => None,
     };
-    let kids = kids(&segments, &wiring, &launch, (&places, &given))?;
+    let kids = kids(&segments, &wiring, &launch, (&places, &place))?;
     let ios = ios(specs, &wiring, &seat);
     let forwards = wiring.forwards(&seat);
     runner::catch_interrupt();
+    let setup = setup(
+        &segments,
+        (&region, &launch.plan),
+        &kids,
+        (&ios, &wiring, &seat),
+        &place,
+    );
+    if let Some(core) = place.housekeeping {
+        // a wish, as of workers
+        merge::pin(core);
+    }
     let mut mover = Mover::new(
         Packets::new(seat, !is_live, usize::MAX),
         region,
         (launch, kids),
     );
     mover.beyond(Beyond::new(forwards, fabric, places.settle));
-    if let Some(core) = given.switch {
-        merge::pin(core as usize);
-    }
     mover.ports(
         ios,
         (clock, is_live),
@@ -132,6 +149,11 @@ pub fn run(
     if !mover.launch()? {
         return Ok(common::HOLDS_NOT);
     }
+    mover.schedule(Scheduling::start(setup, &spec, args.quiet)?);
+    let server = match is_live {
+        true => asked::start(args, &chain.name, &mut mover)?,
+        false => None,
+    };
     if !args.quiet {
         mover.say(&segments);
         if is_live {
@@ -144,6 +166,7 @@ pub fn run(
         true => mover.live(&run_plan.live_plan)?,
         false => mover.captures(run_plan.linger)?,
     };
+    drop(server);
     report::print(args, chain, &mut mover, ended)
 }
 
@@ -156,19 +179,6 @@ fn shared_memory(wiring: &Wiring) -> Result<(Plan, Arc<Region>, OwnedFd)> {
     };
     let region = Arc::new(Region::new(memory, plan.shape)?);
     Ok((plan, region, fd))
-}
-
-/// Who runs on which core, and how often each looks again before it sleeps.
-fn give_cores(chain: &Chain, segments: &Segments) -> Result<(Given, u32)> {
-    let cores = merge::cores();
-    let all = segments.all.iter();
-    let wants: Vec<(&str, Option<u32>)> = all.map(|s| (s.name.as_str(), s.affinity)).collect();
-    let given = chain.cores.give(&cores, &wants)?;
-    let spins = match cores.len() > segments.all.len() && !given.rounds {
-        true => SPINS,
-        false => 0,
-    };
-    Ok((given, spins))
 }
 
 /// Options that do not go with it.
@@ -325,19 +335,62 @@ impl Wiring {
     }
 }
 
+/// The policy: the command line's, the chain file's, or what is best if nobody says anything.
+fn policy(args: &Args, chain: &Chain) -> Spec {
+    let said = args.schedule().or(chain.schedule.as_ref()).cloned();
+    said.unwrap_or_else(Spec::kernel)
+}
+
+/// What a policy is shown.
+fn setup(
+    segments: &Segments,
+    (region, plan): (&Arc<Region>, &Plan),
+    kids: &[Kid],
+    (ios, wiring, seat): (&[Io], &Wiring, &Seat),
+    place: &Placing,
+) -> Setup {
+    let entry = |io: &Io| {
+        let output = io.entry?;
+        let ring = wiring
+            .entries
+            .iter()
+            .find(|o| seat.output_of(o.ring) == Some(output));
+        Some((io.name.clone(), ring?.ring))
+    };
+    let mut entries: Vec<(String, u32)> = ios.iter().filter_map(entry).collect();
+    // captures that arrive at one port are several ports here
+    entries.dedup();
+    let only = place.cores.first().copied();
+    Setup {
+        region: region.clone(),
+        plan: plan.clone(),
+        names: kids.iter().map(|k| k.name.clone()).collect(),
+        cores: kids
+            .iter()
+            .map(|k| k.core.map(|c| c as usize).or(only))
+            .collect(),
+        priorities: segments.all.iter().map(|s| s.priority).collect(),
+        ways: scheduling::ways(plan, &entries, &segments.cuts),
+        housekeeping: place
+            .housekeeping
+            .or(only.filter(|_| place.cores.len() < 2)),
+        folder: scheduling::folder(),
+    }
+}
+
 /// The processes, none of which has been launched.
 fn kids(
     segments: &Segments,
     wiring: &Wiring,
     launch: &Launch,
-    (places, given): (&Places, &Given),
+    (places, placing): (&Places, &Placing),
 ) -> Result<Vec<Kid>> {
     let mut all = Vec::new();
     for (i, segment) in segments.all.iter().enumerate() {
         let rings = wiring.ports.get(i).cloned().unwrap_or_default();
         let around = wiring.around.get(i).cloned().unwrap_or_default();
         let place = (
-            given.functions.get(i).copied().flatten(),
+            placing.functions.get(i).copied().flatten(),
             places.outside.get(i).cloned().unwrap_or_default(),
             places.isolation.get(i).cloned().unwrap_or_default(),
         );

@@ -6,17 +6,20 @@
 //! more ([`onefold_nf::quiet`]). So each function gets its packets in the order in which it gets them in one process,
 //! but for those that turn back within the chain.
 
+mod ending;
+
+use super::asked::Questions;
 use super::io::Io;
 use super::kids::{Kid, Launch};
 use super::outside::beyond::Beyond;
-use super::slots;
+use super::scheduling::Scheduling;
 use crate::live::LivePlan;
 use crate::progress::Progress;
 use crate::runner;
 use anyhow::{Result, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use onefold_chain::segments::Segments;
-use onefold_nf::{LIFE, LONGEST_SLEEP, Purpose, Region, Ring, occupancy, quiet};
+use onefold_nf::{LONGEST_SLEEP, Purpose, Region, Ring, quiet};
 use onefold_packet::{Pkt, Timestamp};
 use onefold_port_ring::Packets;
 use onefold_runtime::Clock;
@@ -74,6 +77,15 @@ pub struct Mover {
     pub missing: u64,
     /// What is not between a process and the next one by rings.
     pub beyond: Beyond,
+    /// Who of the processes runs when.
+    pub scheduling: Option<Scheduling>,
+    /// Packets that were dropped where they entered, because a policy wanted that.
+    pub shed: u64,
+    /// What is asked from outside.
+    pub questions: Option<Questions>,
+    /// Somebody has said stop.
+    pub stopped: bool,
+    begun: Instant,
 }
 
 impl Mover {
@@ -102,6 +114,11 @@ impl Mover {
             left: 0,
             missing: 0,
             beyond: Beyond::default(),
+            scheduling: None,
+            shed: 0,
+            questions: None,
+            stopped: false,
+            begun: Instant::now(),
         }
     }
 
@@ -114,6 +131,49 @@ impl Mover {
     fn is_quiet(&mut self) -> bool {
         let quiet = !self.packets.is_blocked() && quiet(&self.region, &self.rings);
         self.beyond.is_quiet(quiet, &self.region)
+    }
+
+    /// A policy is at work from now on. What enters at each port is told apart for it.
+    pub fn schedule(&mut self, scheduling: Scheduling) {
+        let ways = scheduling.schedule().ways.iter();
+        for (i, name) in ways.enumerate() {
+            let io = self
+                .ios
+                .iter_mut()
+                .find(|io| io.entry.is_some() && io.name == *name);
+            if let Some(io) = io {
+                io.way = Some(i);
+                let class = u32::try_from(i + 1).unwrap_or(onefold_nf::NO_CLASS);
+                self.packets.classify(io.entry.unwrap_or(0), class);
+            }
+        }
+        self.scheduling = Some(scheduling);
+        self.tell_processes();
+    }
+
+    /// The policy hears which processes there are.
+    fn tell_processes(&self) {
+        let Some(s) = &self.scheduling else { return };
+        for (nf, kid) in self.kids.iter().enumerate() {
+            let running = kid.process().filter(|_| kid.is_running());
+            s.schedule()
+                .shared
+                .set_pid(nf, running.map_or(0, |p| p.id()));
+        }
+    }
+
+    /// How far it is.
+    pub fn so_far(&self) -> Ended {
+        Ended {
+            seconds: self.begun.elapsed().as_secs_f64(),
+            interrupted: false,
+            span: Timestamp::from_secs_f64(self.begun.elapsed().as_secs_f64()),
+        }
+    }
+
+    /// Who moves packets is woken by it.
+    pub fn event(&self) -> Option<&OwnedFd> {
+        self.event.as_ref()
     }
 
     /// These are its ports.
@@ -157,6 +217,12 @@ impl Mover {
             };
             eprintln!("process {id}: {}{what}{core}", kid.name);
         }
+        if let Some(s) = &self.scheduling {
+            eprintln!("schedule: {}", s.schedule().told());
+            for r in s.schedule().remarks() {
+                eprintln!("schedule: {r}");
+            }
+        }
         eprintln!("running; Ctrl-C ends it");
     }
 
@@ -170,13 +236,23 @@ impl Mover {
             }
             kid.launch(&self.launch, &self.region)?;
         }
+        self.tell_processes();
         Ok(())
+    }
+
+    /// Answers what was asked meanwhile.
+    fn answer(&mut self) {
+        // Bound: as many as may wait
+        while let Some(q) = self.questions.as_ref().and_then(Questions::next) {
+            q.answer(self);
+        }
     }
 
     /// What is to be done now and then, and packets that pass by who is not there. Did any?
     fn tend(&mut self) -> Result<bool> {
         if self.looked.elapsed() >= LOOK_EVERY {
             self.look()?;
+            self.answer();
         }
         let mut passed = 0;
         for kid in &mut self.kids {
@@ -417,6 +493,7 @@ impl Mover {
     /// A device is broken, or a process does not stay.
     pub fn live(&mut self, plan: &LivePlan) -> Result<Ended> {
         let begun = Instant::now();
+        self.begun = begun;
         for io in &mut self.ios {
             if let Some(p) = &mut io.port {
                 p.start(io.entry.is_some())?;
@@ -425,7 +502,7 @@ impl Mover {
         let mut attended = Instant::now();
         let mut interrupted = false;
         let (mut idle_since, mut last) = (None, begun);
-        while !interrupted && self.limit.is_none_or(|l| self.came < l) {
+        while !interrupted && !self.stopped && self.limit.is_none_or(|l| self.came < l) {
             let moved = self.drain()?;
             let polled = self.poll()?;
             let passed = self.tend()?;
@@ -450,7 +527,10 @@ impl Mover {
                     std::thread::yield_now();
                 }
                 _ if self.packets.is_blocked() => std::thread::sleep(Duration::from_micros(50)),
-                _ => self.sleep(LONGEST_SLEEP)?,
+                _ => match self.longest_sleep() {
+                    most if most < Duration::from_millis(1) => std::thread::sleep(most),
+                    most => self.sleep(most)?,
+                },
             }
         }
         let seconds = begun.elapsed().as_secs_f64();
@@ -462,6 +542,37 @@ impl Mover {
         })
     }
 
+    /// How long it may sleep at most: there are ports that do not tell of packets.
+    fn longest_sleep(&self) -> Duration {
+        let ports = self
+            .ios
+            .iter()
+            .filter_map(|io| io.port.as_ref()?.longest_sleep());
+        ports.min().unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP)
+    }
+
+    /// Is what enters here dropped at present?
+    fn sheds(&self, io: usize) -> bool {
+        let way = self.ios.get(io).and_then(|io| io.way);
+        let schedule = self.scheduling.as_ref().map(Scheduling::schedule);
+        way.zip(schedule).is_some_and(|(way, s)| s.sheds(way))
+    }
+
+    /// What is in `some` is dropped where it would enter.
+    fn drop_at_entry(&mut self, io: usize) {
+        let n = self.some.len() as u64;
+        self.came += n;
+        self.shed += n;
+        let way = self.ios.get(io).and_then(|io| io.way);
+        if let (Some(way), Some(s)) = (way, &self.scheduling) {
+            s.schedule().shared.count_shed(way, n);
+        }
+        for p in self.some.iter_mut().filter(|p| p.is_borrowed()) {
+            drop(p.detach());
+        }
+        self.free.append(&mut self.some);
+    }
+
     /// Packets of interfaces go in; where the first process's ring is full, they wait in the device. How many.
     fn poll(&mut self) -> Result<usize> {
         let mut all = 0;
@@ -469,7 +580,8 @@ impl Mover {
             let Some(output) = self.ios.get(i).and_then(|io| io.entry) else {
                 continue;
             };
-            if self.packets.backlog(output) > 0 {
+            let sheds = self.sheds(i);
+            if !sheds && self.packets.backlog(output) > 0 {
                 continue;
             }
             let left = self.limit.map_or(u64::MAX, |l| l.saturating_sub(self.came));
@@ -491,7 +603,10 @@ impl Mover {
             }
             io.received.packets += self.some.len() as u64;
             all += self.some.len();
-            self.send(output)?;
+            match sheds {
+                true => self.drop_at_entry(i),
+                false => self.send(output)?,
+            }
         }
         Ok(all)
     }
@@ -503,87 +618,5 @@ impl Mover {
                 eprintln!("port {}: {remark}", io.name);
             }
         }
-    }
-
-    /// No more packets go in: those that are under way come out, the clock goes on to `to`, and the processes end.
-    fn end(&mut self, to: Option<Timestamp>) -> Result<()> {
-        self.settle(DRAIN)?;
-        let [(_, advance), (_, finish), (_, stop)] = LIFE;
-        for kid in 0..self.kids.len() {
-            if let Some(to) = to {
-                self.order(kid, advance, to)?;
-            }
-        }
-        for kid in 0..self.kids.len() {
-            self.order(kid, finish, self.now)?;
-        }
-        for kid in &self.kids {
-            if kid.is_running() {
-                kid.order(&self.region, stop, self.now);
-                self.packets.seat().ring(kid.number);
-            }
-        }
-        for kid in &mut self.kids {
-            kid.end(COMMAND);
-        }
-        self.beyond.end();
-        self.drain()?;
-        self.packets.give_up();
-        self.left = self.rings.iter().map(|r| u64::from(occupancy(r))).sum();
-        // handles of the launcher's own may have some still
-        self.free.clear();
-        self.some.clear();
-        self.missing = slots::missing(&self.region, &self.launch.plan, self.packets.seat());
-        for io in &mut self.ios {
-            if let Some(p) = &mut io.port {
-                p.finish()?;
-            }
-        }
-        Ok(())
-    }
-
-    /// What is under way comes out; with packets in real time, as far as that takes no longer than `most`.
-    fn settle(&mut self, most: Duration) -> Result<()> {
-        let begun = Instant::now();
-        // Bound: a chain whose processes run comes to rest; one that does not has `COMMAND`
-        while begun.elapsed() < if self.launch.live { most } else { COMMAND } {
-            let moved = self.drain()?;
-            self.tend()?;
-            let ports = self.ios.iter().filter_map(|io| io.port.as_ref());
-            let backlog = ports.map(|p| p.backlog()).sum::<usize>();
-            if moved == 0 && backlog == 0 && self.is_quiet() {
-                break;
-            }
-            for p in self.ios.iter_mut().filter_map(|io| io.port.as_mut()) {
-                p.flush()?;
-            }
-            if moved == 0 {
-                std::thread::sleep(Duration::from_micros(50));
-            }
-        }
-        Ok(())
-    }
-
-    /// A process does something, and what comes of it comes out.
-    fn order(&mut self, kid: usize, what: u32, at: Timestamp) -> Result<()> {
-        let Some(k) = self.kids.get(kid).filter(|k| k.is_running()) else {
-            return Ok(());
-        };
-        let (nf, number) = (k.number, k.order(&self.region, what, at));
-        self.packets.seat().ring(nf);
-        let begun = Instant::now();
-        loop {
-            self.drain()?;
-            let Some(k) = self.kids.get(kid) else { break };
-            if k.has_done(&self.region, number) || begun.elapsed() > COMMAND {
-                break;
-            }
-            self.look()?;
-            if !self.kids.get(kid).is_some_and(Kid::is_running) {
-                break;
-            }
-            std::thread::sleep(Duration::from_micros(20));
-        }
-        self.settle(DRAIN)
     }
 }

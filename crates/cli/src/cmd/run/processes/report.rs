@@ -1,7 +1,8 @@
 //! What a run of several processes is reported as.
 
 use super::mover::{Ended, Mover};
-use crate::cmd::run::Args;
+use super::scheduling::Schedule;
+use crate::cmd::run::{Args, Mode};
 use crate::common::{self, thousands};
 use anyhow::Result;
 use onefold_chain::Chain;
@@ -19,6 +20,8 @@ const LEFT: &str = "waiting for a process at the end";
 /// black boxes drop, and what was lost on the way, cannot be told apart.
 const NOT_SEEN_AGAIN: &str =
     "not seen again (black boxes, interfaces between processes, processes that ended)";
+/// Of packets that a scheduling policy had dropped where they entered.
+const SHED: &str = "shed at the entry";
 /// Of packets that found no room in a ring.
 const RING_FULL: &str = onefold_runtime::TRANSMIT_QUEUE_FULL;
 
@@ -74,6 +77,9 @@ impl Sum {
         }
         if mover.left > 0 {
             sum.drop(LEFT, mover.left);
+        }
+        if mover.shed > 0 {
+            sum.drop(SHED, mover.shed);
         }
         let lost = mover.packets.counts().lost;
         if lost > 0 {
@@ -161,6 +167,11 @@ fn process(mover: &Mover, i: usize) -> Value {
         "sent": said(|s| s.sent.load(Ordering::Relaxed)),
         "batches": said(|s| s.batches.load(Ordering::Relaxed)),
         "sleeps": said(|s| s.sleeps.load(Ordering::Relaxed)),
+        "yields": said(|s| s.yields.load(Ordering::Relaxed)),
+        "marked": said(|s| s.marked.load(Ordering::Relaxed)),
+        "found_full": said(|s| s.lost.load(Ordering::Relaxed)),
+        "cost_hint_ns": said(|s| s.cost_hint.load(Ordering::Relaxed)),
+        "sample_ns": said(|s| s.sample.load(Ordering::Relaxed)),
         "service_ns": block.and_then(|b| Snapshot::of(b.service()).median()),
         "packets_in": report.get("packets_in"),
         "packets_out": report.get("packets_out"),
@@ -186,51 +197,62 @@ fn doors(report: &Value) -> Value {
     }
 }
 
+/// All of it, also of a run that goes on.
+pub fn json(mode: Mode, mover: &Mover, ended: Ended) -> Value {
+    let sum = Sum::of(mover);
+    let all = (0..mover.kids.len()).map(|i| process(mover, i));
+    let one = |(name, (i, out)): (&String, &(Count, Count))| {
+        let of = mover.ios.iter().filter(|io| io.name == *name);
+        let lost = of.clone().flat_map(|io| io.losses());
+        let lost: serde_json::Map<_, _> = lost
+            .map(|l| (l.reason.to_string(), l.packets.into()))
+            .collect();
+        let mut v = json!({
+            "in": { "packets": i.packets, "bytes": i.bytes },
+            "out": { "packets": out.packets, "bytes": out.bytes },
+        });
+        if let Some(link) = of.filter_map(|io| io.link()).next() {
+            v["link"] = link.into();
+            v["lost"] = lost.into();
+        }
+        (name.clone(), v)
+    };
+    let ports: serde_json::Map<_, _> = sum.ports.iter().map(one).collect();
+    let [reference, program, flow] = sum.levels;
+    let schedule = mover
+        .scheduling
+        .as_ref()
+        .map(|s| s.schedule().json(&mover.kids));
+    json!({
+        "mode": mode.name(),
+        "levels": { "reference": reference, "program": program, "flow": flow, "hit_rate": sum.hit_rate() },
+        "packets_in": sum.packets_in,
+        "packets_out": sum.packets_out,
+        "created": sum.created,
+        "held": sum.held,
+        "dropped": sum.dropped,
+        "drops": sum.drops,
+        "drops_by_element": sum.by_element,
+        "ports": ports,
+        "seconds": ended.seconds,
+        "ns_per_packet": ended.seconds * 1e9 / sum.packets_in.max(1) as f64,
+        "mpps": sum.packets_in as f64 / ended.seconds.max(1e-9) / 1e6,
+        "capture_seconds": ended.span.as_secs_f64(),
+        "conserved": sum.balanced(),
+        "slots_missing": mover.missing,
+        "interrupted": ended.interrupted,
+        "rules": [],
+        "processes": all.collect::<Vec<_>>(),
+        "schedule": schedule,
+    })
+}
+
 /// Prints it. The exit status: is every packet accounted for, and was nothing that was compared different?
 pub fn print(args: &Args, chain: &Chain, mover: &mut Mover, ended: Ended) -> Result<u8> {
     let sum = Sum::of(mover);
     let per_packet = ended.seconds * 1e9 / sum.packets_in.max(1) as f64;
     if args.json {
-        let all = (0..mover.kids.len()).map(|i| process(mover, i));
-        let one = |(name, (i, out)): (&String, &(Count, Count))| {
-            let of = mover.ios.iter().filter(|io| io.name == *name);
-            let lost = of.clone().flat_map(|io| io.losses());
-            let lost: serde_json::Map<_, _> = lost
-                .map(|l| (l.reason.to_string(), l.packets.into()))
-                .collect();
-            let mut v = json!({
-                "in": { "packets": i.packets, "bytes": i.bytes },
-                "out": { "packets": out.packets, "bytes": out.bytes },
-            });
-            if let Some(link) = of.filter_map(|io| io.link()).next() {
-                v["link"] = link.into();
-                v["lost"] = lost.into();
-            }
-            (name.clone(), v)
-        };
-        let ports: serde_json::Map<_, _> = sum.ports.iter().map(one).collect();
-        let [reference, program, flow] = sum.levels;
-        common::print_json(&json!({
-            "mode": args.mode.name(),
-            "levels": { "reference": reference, "program": program, "flow": flow, "hit_rate": sum.hit_rate() },
-            "packets_in": sum.packets_in,
-            "packets_out": sum.packets_out,
-            "created": sum.created,
-            "held": sum.held,
-            "dropped": sum.dropped,
-            "drops": sum.drops,
-            "drops_by_element": sum.by_element,
-            "ports": ports,
-            "seconds": ended.seconds,
-            "ns_per_packet": per_packet,
-            "mpps": sum.packets_in as f64 / ended.seconds.max(1e-9) / 1e6,
-            "capture_seconds": ended.span.as_secs_f64(),
-            "conserved": sum.balanced(),
-            "slots_missing": mover.missing,
-            "interrupted": ended.interrupted,
-            "rules": [],
-            "processes": all.collect::<Vec<_>>(),
-        }))?;
+        common::print_json(&json(args.mode, mover, ended))?;
     } else {
         text(&chain.name, &sum, mover, (ended, per_packet));
     }
@@ -285,6 +307,9 @@ fn text(name: &str, sum: &Sum, mover: &Mover, (ended, per_packet): (Ended, f64))
             thousands(received)
         );
     }
+    if let Some(s) = &mover.scheduling {
+        scheduled(s.schedule(), mover);
+    }
     crate::say!("ports");
     for (n, (i, out)) in &sum.ports {
         crate::say!(
@@ -300,5 +325,42 @@ fn text(name: &str, sum: &Sum, mover: &Mover, (ended, per_packet): (Ended, f64))
         for (reason, n) in &sum.drops {
             crate::say!("  {:>12}  {reason}", thousands(*n));
         }
+    }
+}
+
+/// What became of scheduling.
+fn scheduled(s: &Schedule, mover: &Mover) {
+    let f = s.figures();
+    crate::say!("schedule: {}", s.told());
+    for (kid, n) in mover.kids.iter().zip(&f.nfs) {
+        let core = kid.core.map_or(String::new(), |c| format!("  core {c}"));
+        let share = n.usage.run as f64 * 100.0 / f.elapsed.max(1) as f64;
+        let throttled = match n.throttled {
+            0 => String::new(),
+            t => format!("  withheld {t} times, {:.3} s", n.throttled_ns as f64 / 1e9),
+        };
+        crate::say!(
+            "  {:<20} {share:>5.1}% of{core}  switches {} voluntary, {} not  wasted {}{throttled}",
+            kid.name,
+            thousands(n.usage.voluntary),
+            thousands(n.usage.involuntary),
+            thousands(n.wasted)
+        );
+    }
+    for (name, n) in s.shed().filter(|s| s.1 > 0) {
+        crate::say!(
+            "  {:<20} {:>12} packets shed at the entry",
+            name,
+            thousands(n)
+        );
+    }
+    if f.rescued > 0 {
+        crate::say!(
+            "  {} cores were given turns: a function did not let others run",
+            f.rescued
+        );
+    }
+    for r in s.remarks() {
+        crate::say!("  {r}");
     }
 }

@@ -15,7 +15,7 @@ use onefold_chain::Chain;
 use onefold_element::ElemId;
 use onefold_engine::Executor;
 use onefold_engine::shadow::Shadow;
-use onefold_nf::service::ServiceClock;
+use onefold_nf::service::{ServiceClock, publish, thread_time};
 use onefold_nf::{Channel, LONGEST_SLEEP, Memory, Plan, Region, Seat, State, Waker};
 use onefold_packet::Timestamp;
 use onefold_port_ring::{Packets, RingPort, Shared, lock};
@@ -41,8 +41,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// While packets wait for room in a ring, nothing more is taken in for so long; then it is, or two functions whose
 /// rings are full would wait for each other for ever.
 const BLOCKED: Duration = Duration::from_millis(1);
-/// With packets in real time, what has waited for room for so long is given up.
-const GIVEN_UP: Duration = Duration::from_millis(20);
 /// How long it sleeps while packets wait for room.
 const BLOCKED_SLEEP: Duration = Duration::from_micros(100);
 
@@ -112,6 +110,8 @@ struct Process {
     /// Packets have waited for room since then.
     blocked: Option<Instant>,
     service: ServiceClock,
+    /// Batches since it yielded.
+    batches: u32,
     begun: Instant,
     /// Of one that has devices besides its rings.
     sleeper: Option<Sleeper>,
@@ -194,6 +194,7 @@ impl Process {
             spins: Spins::new(hello.spins),
             blocked: None,
             service: ServiceClock::default(),
+            batches: 0,
             begun: Instant::now(),
             region,
         }))
@@ -241,16 +242,16 @@ impl Process {
     /// A batch.
     fn step(&mut self, clock: &Clock) -> Result<Option<Step>> {
         let begun = Instant::now();
+        let timed = self.service.is_due(begun).then(thread_time);
         let step = match self.live {
             true => self.worker.live_step(clock, usize::MAX)?,
             false => self.worker.step(usize::MAX)?,
         };
-        if let Some(step) = &step
-            && self.service.is_due(begun)
-            && let Some(b) = self.region.nf(self.me)
-        {
-            let took = (begun, begun.elapsed());
-            self.service.timed(took, step.packets, b.service());
+        if let (Some(step), Some(from), Some(b)) = (&step, timed, self.region.nf(self.me)) {
+            let took = (begun, thread_time().saturating_sub(from));
+            if let Some(each) = self.service.timed(took, step.packets, b.service()) {
+                publish(b.said(), each);
+            }
         }
         Ok(step)
     }
@@ -261,10 +262,14 @@ impl Process {
         if step.is_none() && !all.is_blocked() {
             return Ok(());
         }
-        all.flush()?;
+        if all.flush()? > 0 {
+            // there was room
+            self.blocked = None;
+        }
         if all.is_blocked() {
             let since = *self.blocked.get_or_insert_with(Instant::now);
-            if self.gives_up && since.elapsed() > GIVEN_UP {
+            let full = self.region.nf(self.me).map(|b| b.orders().full());
+            if self.gives_up && since.elapsed() >= full.unwrap_or_default().patience() {
                 all.give_up();
             }
         }
@@ -280,6 +285,14 @@ impl Process {
             let done = self.done;
             let ordered = || b.orders().command.load(Ordering::Relaxed) != done;
             all.seat().relinquish(ordered);
+            let after = b.orders().yield_after.load(Ordering::Relaxed);
+            self.batches += u32::from(step.is_some());
+            if after > 0 && self.batches >= after {
+                self.batches = 0;
+                let yields = &said.yields;
+                yields.store(yields.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                std::thread::yield_now();
+            }
         }
         Ok(())
     }

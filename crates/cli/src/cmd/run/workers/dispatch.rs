@@ -1,20 +1,21 @@
 //! How packets of network interfaces come to several workers: chosen at the start, carried out beside the workers, and
 //! told of in the report.
 
-use super::{Args, crew};
+use super::way::Way;
+use super::{Args, thread};
 use crate::common::thousands;
 use crate::gate::{Fails, Gate};
-use crate::live::{Poll, Team};
+use crate::live::{self, Poll, Team};
+use crate::log::Losses;
 use crate::merge;
 use crate::ports::Live;
 use crate::runner::{self, InterfaceReport, Outcome, Plan};
 use anyhow::{Context, Result, bail};
-use clap::ValueEnum;
 use onefold_chain::Chain;
 use onefold_partition::Partition;
 use onefold_runtime::{
     Clock, DispatchCounts, Dispatcher, Ending, Entrance, LiveReport, Port, QueueCounts, Queues,
-    Rhythm,
+    Rhythm, Tags,
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,91 +26,6 @@ const DRAIN: Duration = Duration::from_secs(2);
 
 /// Between two looks at whether the run is to end, where nothing else is to be done.
 const WATCH: Duration = Duration::from_millis(50);
-
-/// How packets come to their worker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Dispatch {
-    /// A queue for each worker where every port can have as many, else software
-    Auto,
-    /// One more thread receives at all ports and hands each packet to its worker: works with every kind of port
-    Software,
-    /// Every worker has a queue of its own at each port, over which the device or the kernel spreads packets by a hash;
-    /// workers hand over to each other what came to the wrong queue
-    Rss,
-}
-
-/// What was chosen, and why.
-#[derive(Debug, Clone)]
-pub enum Way {
-    Software(String),
-    Rss(String),
-}
-
-impl Way {
-    /// Chooses.
-    ///
-    /// # Errors
-    /// What was asked for cannot be.
-    pub fn of(args: &Args) -> Result<Way> {
-        let devices = args.ports.iter().filter(|p| p.device().is_some());
-        let workers = args.workers.most();
-        if args.workers.is_range() {
-            if args.dispatch == Dispatch::Rss {
-                bail!(
-                    "--dispatch rss: a worker's queues at the devices are its own, and groups of flows cannot go from \
-                     worker to worker; use --dispatch software with --workers {}, or --workers {workers}",
-                    args.workers
-                );
-            }
-            let why = "groups of flows go from worker to worker";
-            return Ok(Way::Software(why.to_string()));
-        }
-        let lacking = devices.map(|p| p.has_queues(workers)).find_map(Result::err);
-        Ok(match (args.dispatch, lacking) {
-            (Dispatch::Software, _) => Way::Software("as asked for".to_string()),
-            (Dispatch::Auto, Some(why)) => Way::Software(why),
-            (Dispatch::Auto, None) => Way::Rss("every port can have as many queues".to_string()),
-            (Dispatch::Rss, None) => Way::Rss("as asked for".to_string()),
-            (Dispatch::Rss, Some(why)) => bail!("--dispatch rss: {why}; use --dispatch software"),
-        })
-    }
-
-    /// Queues of each port.
-    pub fn queues(&self, workers: usize) -> usize {
-        match self {
-            Way::Software(_) => 1,
-            Way::Rss(_) => workers,
-        }
-    }
-
-    /// Does one thread hand all packets over?
-    pub fn is_software(&self) -> bool {
-        matches!(self, Way::Software(_))
-    }
-
-    fn name(&self) -> &'static str {
-        match self {
-            Way::Software(_) => "software",
-            Way::Rss(_) => "rss",
-        }
-    }
-
-    fn why(&self) -> &str {
-        let (Way::Software(why) | Way::Rss(why)) = self;
-        why
-    }
-
-    /// Says it.
-    fn say(&self) {
-        let what = match self {
-            Way::Software(_) => "one thread receives at all ports and hands packets to workers",
-            Way::Rss(_) => {
-                "every worker receives at a queue of its own, and hands over what is another one's"
-            }
-        };
-        eprintln!("dispatch: {} ({}): {what}", self.name(), self.why());
-    }
-}
 
 /// What runs beside the workers.
 enum Beside {
@@ -147,10 +63,10 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// No more packets come than are in the queues.
+    /// What it has to do with the others.
     #[inline]
-    pub fn is_over(&self) -> bool {
-        self.team.ending.is_over()
+    pub fn team(&self) -> &Team {
+        &self.team
     }
 }
 
@@ -204,7 +120,7 @@ impl Dispatching {
         let check = (partition, args.shadow.compares());
         let ending = Arc::new(match way {
             Way::Software(_) => Ending::new(1, 0),
-            Way::Rss(_) => Ending::new(workers, workers),
+            Way::Rss(_) | Way::Tag(..) => Ending::new(workers, workers),
         });
         let doing = "descriptors for workers";
         let (ports, beside) = match way {
@@ -229,7 +145,7 @@ impl Dispatching {
                 let ports = rings.into_iter().map(named).collect();
                 (ports, Beside::Dispatcher(Box::new(dispatcher)))
             }
-            Way::Rss(_) => {
+            Way::Rss(_) | Way::Tag(..) => {
                 let queues = Queues::new(used, check.1, Arc::clone(&ending), args.limit);
                 let queues = queues.context(doing)?;
                 let mut ports: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
@@ -242,7 +158,12 @@ impl Dispatching {
                             own.len()
                         );
                     }
-                    let made = queues.port(place(chain, &l.port).0, own, check.0);
+                    let tags = way.first_tag().map(|first| Tags {
+                        first,
+                        workers,
+                        own: l.interface.mac.0,
+                    });
+                    let made = queues.port(place(chain, &l.port).0, own, check.0, tags);
                     for (ports, p) in ports.iter_mut().zip(made) {
                         ports.push(boxed(&l.port, p));
                     }
@@ -342,8 +263,8 @@ impl Drop for Stops<'_> {
 
 impl Driver {
     /// What threads of groups need of it.
-    pub fn common(&self) -> crew::Common {
-        crew::Common {
+    pub fn common(&self) -> thread::Common {
+        thread::Common {
             clock: self.clock,
             polling: self.poll.polling(),
             begin: Arc::clone(&self.begin),
@@ -362,6 +283,7 @@ impl Driver {
             way: self.way.clone(),
             counts: DispatchCounts::default(),
             handed_over: 0,
+            untagged: 0,
             taken: 0,
             reports: Vec::new(),
             cpu_seconds: 0.0,
@@ -372,11 +294,13 @@ impl Driver {
         match beside {
             Beside::Dispatcher(mut d) => {
                 done.core = self.core.filter(|c| merge::pin(*c));
-                done.interrupted = self.dispatch(&mut d)?;
+                let mut losses = Losses::default();
+                done.interrupted = self.dispatch(&mut d, &mut losses)?;
                 self.drain(&mut d)?;
                 done.counts = d.counts();
                 done.taken = done.counts.dispatched;
                 done.reports = d.reports();
+                losses.look(done.reports.iter());
             }
             Beside::Queues(counts) => {
                 done.interrupted = self.watch()?;
@@ -384,6 +308,7 @@ impl Driver {
                 done.counts.received = counts.received();
                 done.counts.dropped = counts.dropped();
                 done.handed_over = counts.handed_over();
+                done.untagged = counts.untagged();
                 done.taken = counts.taken();
             }
         }
@@ -391,17 +316,11 @@ impl Driver {
         Ok(done)
     }
 
-    fn say_running(&self) {
-        if !self.quiet {
-            eprintln!("running; Ctrl-C ends it");
-        }
-    }
-
     /// Says when the run is to end. True: it was interrupted.
     fn watch(&self) -> Result<bool> {
         let fails = Fails(&self.begin);
         self.begin.wait()?;
-        self.say_running();
+        live::tell_running(self.quiet);
         let begun = self.clock.elapsed();
         let over = || {
             let most = self.duration.unwrap_or(Duration::MAX);
@@ -436,12 +355,12 @@ impl Driver {
     }
 
     /// Hands packets over until the run is to end. True: it was interrupted.
-    fn dispatch(&self, d: &mut Dispatcher) -> Result<bool> {
+    fn dispatch(&self, d: &mut Dispatcher, losses: &mut Losses) -> Result<bool> {
         let stops = Stops(&self.ending);
         let fails = Fails(&self.begin);
         self.begin.wait()?;
         d.start()?;
-        self.say_running();
+        live::tell_running(self.quiet);
         let mut rhythm = Rhythm::new(self.poll.polling());
         let begun = self.clock.elapsed();
         let mut left = self.limit.unwrap_or(u64::MAX);
@@ -468,8 +387,9 @@ impl Driver {
                 if self.duration.is_some_and(over) {
                     break;
                 }
-                for r in d.attend() {
-                    eprintln!("port {}: {}", r.port, r.text);
+                d.attend().iter().for_each(live::tell_of_link);
+                if losses.is_time() {
+                    losses.look(d.reports().iter());
                 }
             }
             interrupted = runner::interrupted().load(Ordering::Relaxed);
@@ -484,6 +404,8 @@ pub struct Done {
     way: Way,
     counts: DispatchCounts,
     handed_over: u64,
+    /// Without a tag, where packets have some.
+    untagged: u64,
     /// Packets that workers must have got.
     taken: u64,
     reports: Vec<LiveReport>,
@@ -538,6 +460,11 @@ impl Done {
                 "core": self.core,
             }),
             Way::Rss(_) => serde_json::json!({ "handed_over": self.handed_over }),
+            Way::Tag(..) => serde_json::json!({
+                "handed_over": self.handed_over,
+                "untagged": self.untagged,
+                "tags": self.way.tags(),
+            }),
         };
         if let (Some(v), serde_json::Value::Object(more)) = (v.as_object_mut(), more) {
             v.extend(more);
@@ -557,6 +484,12 @@ impl Done {
             Way::Rss(_) => crate::say!(
                 "dispatch: rss: {} packets received, {} handed over to another worker",
                 thousands(c.received),
+                thousands(self.handed_over)
+            ),
+            Way::Tag(..) => crate::say!(
+                "dispatch: tag: {} packets received, {} without a tag, {} handed over to another worker",
+                thousands(c.received),
+                thousands(self.untagged),
                 thousands(self.handed_over)
             ),
         }

@@ -5,7 +5,7 @@ use super::dispatch::{End, Ends};
 use super::{Ended, Ready};
 use crate::control::Session;
 use crate::deploy::Renewal;
-use crate::live;
+use crate::live::{self, Stage};
 use crate::log::Losses;
 use crate::runner::{self, Plan};
 use crate::shadow::ShadowLog;
@@ -42,6 +42,8 @@ pub struct Group {
     losses: Losses,
     /// As long as it is there, the others go on.
     ends: Ends,
+    /// How far it is with ending.
+    stage: Stage,
     /// There is to be a program, and there was one in the beginning.
     synthesized: bool,
     with_program: bool,
@@ -82,6 +84,7 @@ impl Group {
             plan,
             losses: Losses::default(),
             ends,
+            stage: Stage::Receiving,
             synthesized,
             with_program: synthesized,
             begun: Instant::now(),
@@ -112,7 +115,7 @@ impl Group {
     #[inline]
     pub fn turn(&mut self, clock: &Clock) -> Result<Turn> {
         // before the last look at the queues
-        let over = self.ends.is_over();
+        let over = self.stage.ends(self.ends.team(), &mut self.worker);
         let how = (&mut self.renewal, &mut self.plan.offloads);
         let (worker, session, log) = (&mut self.worker, &mut self.session, &mut self.log);
         live::between(worker, how, log, Some(session), &mut self.synthesized)?;
@@ -138,7 +141,9 @@ impl Group {
     /// Looks after its ports. True: the chain wants to end.
     pub fn look_after(&mut self) -> bool {
         live::look_after(&mut self.worker, &self.plan.live_plan, Some(&self.session));
-        self.losses.attend(&self.worker);
+        if self.losses.is_time() {
+            self.losses.look(self.worker.states());
+        }
         self.worker.executor().graph().stop_requested()
     }
 
@@ -155,7 +160,7 @@ impl Group {
     /// When something cannot be written.
     pub fn end(mut self, thread: usize, core: Option<usize>) -> Result<Ended> {
         live::drain(&mut self.worker)?;
-        self.losses.look(&self.worker);
+        self.losses.look(self.worker.states());
         let (seconds, cpu) = (
             self.begun.elapsed().as_secs_f64(),
             self.session.cpu_seconds(),

@@ -2,45 +2,44 @@
 //! packets go through but the queues of a dispatcher; what they have done is put together when all of them have ended.
 
 mod count;
-mod crew;
 mod dispatch;
 mod group;
+mod prepare;
 mod report;
 mod scaling;
+mod thread;
+mod way;
 
 pub use count::{ScalingArg, Workers, groups};
-pub use dispatch::Dispatch;
+pub use prepare::graph;
 pub use scaling::Scaling;
+pub use way::{Dispatch, first_tag};
 
-use super::{Args, executor};
-use crate::cache::slices_of;
+use super::Args;
 use crate::common;
 use crate::control::{self, Controls, Made, OpenPort, Session};
-use crate::deploy::{Renewal, Shared, Verifier};
+use crate::deploy::Renewal;
 use crate::gate::{Failed, Fails, Gate};
-use crate::live::{self, LivePlan};
+use crate::live;
 use crate::merge;
-use crate::program;
-use crate::progress::Busy;
-use crate::runner::{self, Outcome, Part, Plan};
+use crate::runner::{self, Outcome, Plan};
 use crate::sandbox;
-use crate::shadow::{Policy, ShadowLog};
-use crate::xdp::Offloads;
+use crate::shadow::ShadowLog;
+use crate::xdp;
 use anyhow::{Context, Result, anyhow, bail};
-use crew::{Meter, Thread};
-use dispatch::{Dispatching, Done, Way};
+use dispatch::{Dispatching, Done};
 use group::Group;
-use onefold_chain::{Attached, Chain, LivePort, WorkerChains};
+use onefold_chain::{Attached, Chain, LivePort};
 use onefold_control::Server;
 use onefold_engine::shadow::Shadow;
-use onefold_engine::{BuildOptions, Graph};
 use onefold_packet::Timestamp;
 use onefold_partition::Partition;
 use onefold_runtime::{Clock, mailbox};
-use onefold_verify::generate::adapt::Adapter;
 use std::fs::File;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use thread::{Meter, Thread};
+use way::Way;
 
 /// Stack of a worker's thread, as the first thread has it.
 const STACK: usize = 8 << 20;
@@ -91,9 +90,12 @@ pub fn run(args: &Args, captures: bool) -> Result<u8> {
         );
     }
     let n = args.workers.groups(args.groups).map_err(|e| anyhow!(e))?;
-    let way = Way::of(args)?;
-    let queues = (way.queues(n), args.quiet);
-    let live = live::open(&args.ports, captures, &args.dpdk(), queues)?;
+    let way = Way::of(args, n)?;
+    let receivers = (way.receivers(n), args.quiet);
+    let live = live::open(&args.ports, captures, &args.dpdk(), receivers)?;
+    if let Some(first) = way.first_tag() {
+        xdp::look_at_tags(&live, first, n)?;
+    }
     check(args, live.is_empty())?;
     let options = args.chain.options();
     let (name, ports) = (&args.chain.chain, live::ports_of(&live));
@@ -138,7 +140,7 @@ pub fn run(args: &Args, captures: bool) -> Result<u8> {
         live: open.iter().map(|p| p.live.port.clone()).collect(),
         ports,
     };
-    let ready = match prepare(args, loaded, &common, &parts, &shadows)? {
+    let ready = match prepare::prepare(args, loaded, &common, (&parts, &shadows))? {
         Ok(ready) => ready,
         Err(code) => return Ok(code),
     };
@@ -147,7 +149,9 @@ pub fn run(args: &Args, captures: bool) -> Result<u8> {
     let server = sandbox::confine(args, name, &open)?;
     let open = (open, server);
     let mut all = match dispatching {
-        Some(d) if d.way().is_software() => crews(args, ready, d, open, clock)?,
+        Some(d) if d.way().is_software() || args.workers.is_range() => {
+            in_groups(args, ready, d, open, clock)?
+        }
         d => {
             let controls = controls(args, &ready, open, clock, None)?;
             let (ended, done) = threads(ready, d, clock)?;
@@ -266,138 +270,6 @@ fn parts(args: &Args, workers: usize) -> Result<(Vec<Vec<File>>, Vec<File>)> {
     Ok((outputs, shadows.collect::<Result<_>>()?))
 }
 
-/// Everything that is done before the first packet; or the exit status if there is nothing to be run.
-fn prepare(
-    args: &Args,
-    loaded: WorkerChains,
-    common: &Common,
-    parts: &[Vec<File>],
-    shadows: &[File],
-) -> Result<std::result::Result<Vec<Ready>, u8>> {
-    let ready = Arc::new(Gate::new(loaded.chains.len()));
-    let policy = Policy::new(&args.shadow, args.seed);
-    let n = loaded.chains.len();
-    let shared = match shared(args, common, n) {
-        Ok(shared) => shared,
-        Err(code) => return Ok(Err(code)),
-    };
-    let is_live = !common.attached.is_empty();
-    let mut all = Vec::new();
-    for (worker, chain) in loaded.chains.into_iter().enumerate() {
-        // what is said of the first one holds for all
-        let quiet = args.quiet || worker > 0;
-        let graph = match graph(args, &chain, common.start, quiet) {
-            Ok(g) => g,
-            Err(code) => return Ok(Err(code)),
-        };
-        if worker == 0 {
-            common::print_warnings(&graph);
-        }
-        let adapter =
-            (args.adapt).then(|| Adapter::new(&program::synthesize_graph(&graph).program));
-        let ports = crate::cmd::verify::ports(&chain);
-        let mut verifier = Verifier::new(&args.verify, ports, args.seed, quiet);
-        if let Some(shared) = &shared {
-            verifier = verifier.sharing(shared, slices_of(&loaded.ranges, worker, n));
-        }
-        let how = (quiet, worker == 0);
-        let (executor, made) = match executor(args, graph, &verifier, &policy, how)? {
-            Ok(begun) => begun,
-            Err(code) => return Ok(Err(code)),
-        };
-        let outputs = args
-            .outputs
-            .iter()
-            .zip(parts.get(worker).into_iter().flatten());
-        let outputs = outputs.map(|((port, _), f)| Ok((port.clone(), f.try_clone()?)));
-        let part = Part {
-            worker,
-            partition: common.partition.clone(),
-            outputs: outputs.collect::<std::io::Result<_>>()?,
-            ready: ready.clone(),
-        };
-        let own = shadows.get(worker).map(File::try_clone).transpose()?;
-        // frames of a share have other numbers than those of the files
-        let (text, inputs) = (args.chain.text(), &common.inputs);
-        let log = ShadowLog::new(&args.shadow, &chain, text, inputs, true, own)?;
-        let plan = plan(args, adapter, part, quiet, common);
-        let (attached, live) = (common.attached.clone(), common.live.clone());
-        let (chain, made, session) = match is_live {
-            true => {
-                let s = Session::new(chain, made, attached, live)?;
-                (s.chain.clone(), s.made.clone(), Some(s))
-            }
-            false => (Arc::new(chain), made.map(Arc::new), None),
-        };
-        all.push(Ready {
-            renewal: Renewal::new(verifier, policy, false, !is_live),
-            log,
-            plan,
-            chain,
-            executor,
-            made,
-            session,
-        });
-    }
-    Ok(Ok(all))
-}
-
-/// What the proof for all of so many workers is made of, if there is to be one; or the exit status, if it cannot be.
-fn shared(args: &Args, common: &Common, workers: usize) -> Result<Option<Shared>, u8> {
-    if workers == 1 || !args.synthesizes() || !args.verify.proves() {
-        return Ok(None);
-    }
-    let (name, options) = (&args.chain.chain, args.chain.options());
-    let one = onefold_chain::load_live(name, &options, &common.ports);
-    let (chain, _) = one.map_err(|e| {
-        common::print_diagnostics(&common::chain_error(&e));
-        common::BAD_INPUT
-    })?;
-    Ok(Some(Shared::of(graph(args, &chain, common.start, true)?)))
-}
-
-/// A worker's graph; or the exit status, if it cannot be built.
-pub fn graph(args: &Args, chain: &Chain, start: Timestamp, quiet: bool) -> Result<Graph, u8> {
-    let options = BuildOptions {
-        seed: args.seed,
-        start,
-        ..Default::default()
-    };
-    // databases of many patterns take seconds
-    let busy = Busy::new("configuring the elements", quiet);
-    let built = common::build(chain, &options);
-    drop(busy);
-    built.map_err(|ds| {
-        common::print_diagnostics(&ds);
-        common::BAD_INPUT
-    })
-}
-
-fn plan(args: &Args, adapter: Option<Adapter>, part: Part, quiet: bool, common: &Common) -> Plan {
-    Plan {
-        inputs: args.inputs.clone(),
-        outputs: args.outputs.clone(),
-        ports: args.ports.clone(),
-        live: Vec::new(),
-        offloads: Offloads::default(),
-        live_plan: LivePlan {
-            polling: args.poll.polling(),
-            duration: None,
-            limit: None,
-            quiet,
-            attached: common.attached.clone(),
-            team: None,
-        },
-        clock: common.clock,
-        adapter,
-        batch: usize::from(args.batch),
-        limit: None,
-        linger: Timestamp::from_secs_f64(args.linger.clamp(0.0, 1e9)),
-        quiet,
-        part: Some(part),
-    }
-}
-
 /// A thread that may fail: it has a stack as the first one has it.
 fn spawn<T: Send + 'static>(
     name: String,
@@ -456,7 +328,7 @@ fn threads(
 }
 
 /// Each worker in its thread, with the groups that it has in the beginning, and the dispatcher in its own.
-fn crews(
+fn in_groups(
     args: &Args,
     ready: Vec<Ready>,
     dispatching: Dispatching,

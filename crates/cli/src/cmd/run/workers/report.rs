@@ -65,6 +65,7 @@ pub fn tell_all(
     let taken = outcome.totals.packets_in;
     let balanced = ended.iter().all(|e| e.outcome.totals.balanced())
         && done.is_none_or(|d| d.given() == taken);
+    report::log(&outcome, balanced);
     let shadow = shadows(ended);
     let Some(first) = ended.first() else {
         bail!("a run has one worker at least");

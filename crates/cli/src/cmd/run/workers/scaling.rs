@@ -2,7 +2,7 @@
 //! ([`Scaler`]), or by hand.
 
 use super::count::ScalingArg;
-use super::crew::{Meter, Metered, Order};
+use super::thread::{Meter, Metered, Order};
 use crate::control::PATIENCE;
 use anyhow::{Context, Result};
 use onefold_runtime::scaling::{Decision, Kind, Move, Sample, Scaler};

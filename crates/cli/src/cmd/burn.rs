@@ -1,0 +1,257 @@
+//! `onefold burn`: a network function that does nothing but cost processor time, for experiments with schedulers. In a
+//! chain file: `native: { command: [onefold, burn, --cycles, '550'] }`.
+
+use crate::common;
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use onefold_nf::cycles;
+use onefold_nf::native::{Native, NativePacket};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Most costs of a list.
+const MOST_COSTS: usize = 1024;
+/// Most ticks of a packet: some tenths of a second.
+const MOST_TICKS: u64 = 1 << 30;
+/// The file with costs is looked at so often.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Longest file with costs, in bytes.
+const LONGEST_FILE: u64 = 1 << 16;
+
+/// What it does while no packets wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Idle {
+    /// Look again and again, as poll-mode drivers do.
+    Poll,
+    /// Sleep until some come.
+    Sleep,
+}
+
+/// Which cost of a list a packet has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Pick {
+    /// The next one, and the first one behind the last one.
+    Turn,
+    /// Any, by chance (the same chance each time).
+    Random,
+}
+
+/// Options of the hidden subcommand.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "A program of a chain: what arrives at port 0 leaves at port 1, and the other way round; 2 and 3 go together, too, \
+    and so on. Packets are not changed.\n\n\
+    In a chain file:\n  \
+    functions:\n    \
+    light: { native: { command: [onefold, burn, --cycles, '120'] } }\n    \
+    mixed: { native: { command: [onefold, burn, --ns, '50,100,250', --pick, random, --idle, poll] } }"
+)]
+pub struct Args {
+    /// Ticks of the time stamp counter that a packet costs; a list: packets have different costs
+    #[arg(
+        long,
+        value_name = "N,...",
+        conflicts_with = "ns",
+        required_unless_present = "ns"
+    )]
+    cycles: Option<String>,
+    /// The same in nanoseconds
+    #[arg(long, value_name = "N,...")]
+    ns: Option<String>,
+    /// Besides, for each byte of a packet
+    #[arg(long, value_name = "N", default_value_t = 0.0)]
+    per_byte: f64,
+    /// Which cost of a list a packet has
+    #[arg(long, value_enum, default_value_t = Pick::Turn)]
+    pick: Pick,
+    /// Another list in this file takes the place of the one here, as soon as it is there, and whenever it changes
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+    /// Most packets of a batch
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=256))]
+    batch: u16,
+    /// What it does while no packets wait
+    #[arg(long, value_enum, default_value_t = Idle::Sleep)]
+    idle: Idle,
+    /// Keeps its core for so long at the first packet, and takes nothing meanwhile: a function that has stalled
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    stall: u64,
+    /// Takes what waits without ever standing back for others: neither yields nor relinquishes, even if it is told to
+    #[arg(long)]
+    stubborn: bool,
+}
+
+/// What packets cost.
+#[derive(Debug)]
+struct Costs {
+    /// Ticks of a unit.
+    unit: f64,
+    ticks: Vec<u64>,
+    per_byte: f64,
+    pick: Pick,
+    next: usize,
+    /// Of a linear congruential generator (Knuth, MMIX).
+    chance: u64,
+}
+
+impl Costs {
+    fn new(args: &Args) -> Result<Costs> {
+        let (unit, list) = match (&args.cycles, &args.ns) {
+            (Some(list), _) => (1.0, list),
+            (None, Some(list)) => (cycles::per_nanosecond(), list),
+            (None, None) => bail!("--cycles or --ns says what a packet costs"),
+        };
+        let mut costs = Costs {
+            unit,
+            ticks: Vec::new(),
+            per_byte: args.per_byte.max(0.0) * unit,
+            pick: args.pick,
+            next: 0,
+            chance: 1,
+        };
+        costs.read(list)?;
+        Ok(costs)
+    }
+
+    /// Another list.
+    fn read(&mut self, list: &str) -> Result<()> {
+        let mut ticks = Vec::new();
+        for word in list.trim().split(',').take(MOST_COSTS + 1) {
+            let cost: f64 = match word.trim().parse() {
+                Ok(n) if (0.0..=1e9).contains(&n) => n,
+                _ => bail!(
+                    "'{}': expected a cost, a number from 0 to 1000000000",
+                    word.trim()
+                ),
+            };
+            ticks.push(((cost * self.unit) as u64).min(MOST_TICKS));
+        }
+        if ticks.len() > MOST_COSTS {
+            bail!("a list has {MOST_COSTS} costs at most");
+        }
+        (self.ticks, self.next) = (ticks, 0);
+        Ok(())
+    }
+
+    #[inline]
+    fn of(&mut self, p: &NativePacket) -> u64 {
+        let n = self.ticks.len();
+        let at = match self.pick {
+            _ if n <= 1 => 0,
+            Pick::Turn => {
+                self.next = (self.next + 1) % n;
+                self.next
+            }
+            Pick::Random => {
+                let c = self.chance.wrapping_mul(6_364_136_223_846_793_005);
+                self.chance = c.wrapping_add(1_442_695_040_888_963_407);
+                (self.chance >> 33) as usize % n
+            }
+        };
+        let fixed = self.ticks.get(at).copied().unwrap_or(0);
+        match self.per_byte > 0.0 {
+            true => fixed + (self.per_byte * p.len as f64) as u64,
+            false => fixed,
+        }
+    }
+}
+
+/// A file that may change.
+struct Watched<'a> {
+    path: &'a Path,
+    looked: Instant,
+    seen: Option<(SystemTime, u64)>,
+}
+
+impl Watched<'_> {
+    /// Its text, if it has changed, and it is time to look.
+    fn changed(&mut self) -> Option<String> {
+        let now = Instant::now();
+        if now.saturating_duration_since(self.looked) < LOOK_EVERY {
+            return None;
+        }
+        self.looked = now;
+        let meta = std::fs::metadata(self.path).ok()?;
+        let stamp = (meta.modified().ok()?, meta.len());
+        if self.seen == Some(stamp) || meta.len() > LONGEST_FILE {
+            return None;
+        }
+        self.seen = Some(stamp);
+        std::fs::read_to_string(self.path).ok()
+    }
+}
+
+/// Runs it.
+pub fn run(args: &Args) -> Result<u8> {
+    let mut costs = Costs::new(args)?;
+    let mut place = Native::from_environment().context(
+        "'burn' is a function of a chain; in its file: native: { command: [onefold, burn, --cycles, '550'] }",
+    )?;
+    if args.stubborn {
+        place.ignore_orders();
+    }
+    let mut watched = args.from.as_deref().map(|path| Watched {
+        path,
+        looked: Instant::now() - LOOK_EVERY,
+        seen: None,
+    });
+    let mut stall = Duration::from_millis(args.stall);
+    let mut batch = Vec::new();
+    while !place.is_over() {
+        if let Some(list) = watched.as_mut().and_then(Watched::changed)
+            && let Err(e) = costs.read(&list)
+        {
+            // half of it may have been written yet
+            eprintln!("burn: {e:#}; costs stay as they were");
+        }
+        if place.read(&mut batch, usize::from(args.batch))? == 0 {
+            if args.idle == Idle::Sleep {
+                place.wait(Duration::from_millis(100))?;
+            }
+            continue;
+        }
+        if !stall.is_zero() {
+            let begun = Instant::now();
+            while begun.elapsed() < stall {
+                std::hint::spin_loop();
+            }
+            stall = Duration::ZERO;
+        }
+        for p in batch.drain(..) {
+            cycles::burn(costs.of(&p));
+            let to = p.port ^ 1;
+            place.write(p, to);
+        }
+    }
+    place.end()?;
+    Ok(common::HOLDS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn costs(list: &str) -> Result<Costs> {
+        let mut c = Costs {
+            unit: 2.0,
+            ticks: vec![],
+            per_byte: 0.0,
+            pick: Pick::Turn,
+            next: 0,
+            chance: 1,
+        };
+        c.read(list)?;
+        Ok(c)
+    }
+
+    #[test]
+    fn lists_of_costs_are_read() {
+        assert_eq!(costs("120, 270,550\n").unwrap().ticks, [240, 540, 1100]);
+        assert_eq!(costs("1e9").unwrap().ticks, [MOST_TICKS]);
+        for wrong in ["", "1,", "-1", "ten", "1e10", "NaN"] {
+            assert!(costs(wrong).is_err(), "{wrong}");
+        }
+        let many = vec!["1"; MOST_COSTS + 1].join(",");
+        assert!(costs(&many).is_err() && costs(&many[2..]).is_ok());
+    }
+}

@@ -1,0 +1,175 @@
+//! What is seen of processes: their rings' counters and what they say of themselves, as a policy wants it.
+
+use crate::controller::{Shared, Way};
+use onefold_nf::{Plan, Purpose, Region, Ring, RingMemory, State, bell, occupancy};
+use onefold_sched::{Level, NfView};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Which chains wait in a ring is found out by so many packets in it.
+const LOOKED_AT: u32 = 64;
+/// From when on: per cent of a ring. Policies ask about rings that fill up.
+const LOOKED_FROM: u32 = 50;
+
+/// A counter of 32 bits that runs round, as one of 64.
+#[derive(Debug, Clone, Copy, Default)]
+struct Wide {
+    last: u32,
+    all: u64,
+}
+
+impl Wide {
+    fn of(now: u32) -> Wide {
+        Wide { last: now, all: 0 }
+    }
+
+    fn go_on(&mut self, now: u32) -> u64 {
+        self.all += u64::from(now.wrapping_sub(self.last));
+        self.last = now;
+        self.all
+    }
+}
+
+/// A ring, and how far its counters are.
+#[derive(Debug)]
+struct Seen {
+    ring: Ring,
+    /// By process number, who puts in.
+    from: u32,
+    tail: Wide,
+    head: Wide,
+    full: Wide,
+}
+
+impl Seen {
+    fn level(&self) -> Level {
+        Level {
+            occupancy: occupancy(&self.ring),
+            capacity: self.ring.places(),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Nf {
+    inputs: Vec<Seen>,
+    outputs: Vec<Ring>,
+    /// Ways that begin here.
+    entries: Vec<usize>,
+    samples: u32,
+}
+
+/// Sees what there is to see; after it was made, nothing is allocated.
+#[derive(Debug)]
+pub struct Watcher {
+    region: Arc<Region>,
+    nfs: Vec<Nf>,
+    views: Vec<NfView>,
+    /// By NF: packets that it had worked on and that found the next ring full.
+    wasted: Vec<u64>,
+}
+
+/// The fuller one.
+fn fuller(a: Level, b: Level) -> Level {
+    let part = |x: Level, y: Level| u64::from(x.occupancy) * u64::from(y.capacity);
+    match a.capacity == 0 || part(b, a) > part(a, b) {
+        true => b,
+        false => a,
+    }
+}
+
+impl Watcher {
+    /// Of the processes of this plan, which are NFs 0, 1 ... by their number less one.
+    pub fn new(region: &Arc<Region>, plan: &Plan, ways: &[Way]) -> Watcher {
+        let rings: Vec<_> = (0u32..)
+            .zip(&plan.rings)
+            .filter(|(_, r)| r.purpose == Purpose::Packets)
+            .filter_map(|(n, r)| Some((r, region.ring(n)?)))
+            .collect();
+        let nfs: Vec<Nf> = (1..plan.shape.nfs)
+            .map(|number| {
+                let inputs = rings.iter().filter(|r| r.0.to == number);
+                let inputs = inputs.map(|(r, ring)| Seen {
+                    tail: Wide::of(ring.tail().load(Ordering::Acquire)),
+                    head: Wide::of(ring.head().load(Ordering::Acquire)),
+                    full: Wide::of(ring.full().load(Ordering::Relaxed)),
+                    ring: ring.clone(),
+                    from: r.from,
+                });
+                let outputs = rings.iter().filter(|r| r.0.from == number);
+                let here = |w: &Way| w.nfs.first() == Some(&(number as usize - 1));
+                let entries = ways.iter().enumerate().filter(|(_, w)| here(w));
+                Nf {
+                    inputs: inputs.collect(),
+                    outputs: outputs.map(|r| r.1.clone()).collect(),
+                    entries: entries.map(|(i, _)| i).collect(),
+                    samples: 0,
+                }
+            })
+            .collect();
+        Watcher {
+            region: region.clone(),
+            views: vec![NfView::default(); nfs.len()],
+            wasted: vec![0; nfs.len()],
+            nfs,
+        }
+    }
+
+    /// Looks. Steps: the rings, and 64 packets of each that is half full.
+    pub fn look(&mut self, shared: &Shared) -> &[NfView] {
+        self.wasted.fill(0);
+        for (i, (nf, view)) in self.nfs.iter_mut().zip(&mut self.views).enumerate() {
+            let mut now = NfView::default();
+            for seen in &mut nf.inputs {
+                let level = seen.level();
+                now.input = fuller(now.input, level);
+                let full = seen.full.go_on(seen.ring.full().load(Ordering::Relaxed));
+                now.arrived += seen.tail.go_on(seen.ring.tail().load(Ordering::Acquire)) + full;
+                now.done += seen.head.go_on(seen.ring.head().load(Ordering::Acquire));
+                if level.at_least(LOOKED_FROM) {
+                    now.queued |= seen.ring.classes(LOOKED_AT);
+                }
+                if let Some(w) = (seen.from as usize)
+                    .checked_sub(1)
+                    .and_then(|from| self.wasted.get_mut(from))
+                {
+                    *w += full;
+                }
+            }
+            for ring in &nf.outputs {
+                let level = Level {
+                    occupancy: occupancy(ring),
+                    capacity: ring.places(),
+                };
+                now.output = fuller(now.output, level);
+            }
+            for way in &nf.entries {
+                now.arrived += shared.shed_packets(*way);
+            }
+            if let Some(block) = self.region.nf(i as u32 + 1) {
+                let said = block.said();
+                let samples = said.samples.load(Ordering::Acquire);
+                if samples != nf.samples {
+                    nf.samples = samples;
+                    let sample = said.sample.load(Ordering::Relaxed);
+                    now.sample = (sample > 0).then_some(sample);
+                }
+                let runs = said.state.load(Ordering::Relaxed) == State::Running as u32;
+                let asleep = block.sleeping().load(Ordering::Relaxed) == bell::ASLEEP;
+                now.runnable = runs && !asleep;
+            }
+            *view = now;
+        }
+        &self.views
+    }
+
+    /// As it was seen last.
+    pub fn views(&self) -> &[NfView] {
+        &self.views
+    }
+
+    /// Packets that an NF had worked on and that found the next ring full.
+    pub fn wasted(&self, nf: usize) -> u64 {
+        self.wasted.get(nf).copied().unwrap_or(0)
+    }
+}

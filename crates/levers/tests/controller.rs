@@ -1,0 +1,355 @@
+//! A controller over rings in memory and processes that sleep: what it sees, what it does to them, that all of it is put
+//! back, and that a look allocates nothing.
+
+use onefold_levers::sys::{self, Attributes, Class};
+use onefold_levers::{Controller, Setup, Shared, Way, group};
+use onefold_nf::{Plan, Region, Seat, Shape, State};
+use onefold_sched::spec::Spec;
+use onefold_sched::{MICROSECOND, MILLISECOND, Nanos};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+struct Counting;
+
+thread_local! {
+    /// Calls of this thread.
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: everything is the system allocator's; calls are counted beside it.
+#[allow(unsafe_code)]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, l: Layout) -> *mut u8 {
+        CALLS.with(|c| c.set(c.get() + 1));
+        unsafe { System.alloc(l) }
+    }
+    unsafe fn dealloc(&self, p: *mut u8, l: Layout) {
+        unsafe { System.dealloc(p, l) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// A process that sleeps, in the place of a function.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn new() -> Sleeper {
+        Sleeper(Command::new("sleep").arg("600").spawn().unwrap())
+    }
+    fn is(&self) -> Attributes {
+        sys::attributes(self.0.id()).unwrap()
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Functions one behind the other, on a core that is not the housekeeping one.
+struct World {
+    region: Arc<Region>,
+    setup: Setup,
+    shared: Arc<Shared>,
+    seats: Vec<Seat>,
+    sleepers: Vec<Sleeper>,
+    now: Nanos,
+}
+
+impl World {
+    fn new(nfs: u32) -> World {
+        let shape = Shape {
+            nfs: nfs + 1,
+            rings: 0,
+            places: 64,
+            slots: 512,
+            slot_bytes: 192,
+        };
+        let links: Vec<(u32, u32)> = (0..=nfs).map(|n| (n, (n + 1) % (nfs + 1))).collect();
+        let plan = Plan::new(shape, &links).unwrap();
+        let region = Arc::new(Region::heap(plan.shape).unwrap());
+        let seats = (0..=nfs).map(|n| Seat::new(region.clone(), &plan, n, vec![]).unwrap());
+        let seats: Vec<Seat> = seats.collect();
+        let setup = Setup {
+            region: region.clone(),
+            names: (0..nfs).map(|n| format!("nf{n}")).collect(),
+            cores: vec![Some(1); nfs as usize],
+            priorities: vec![1; nfs as usize],
+            ways: vec![Way {
+                name: "lan".to_string(),
+                nfs: (0..nfs as usize).collect(),
+            }],
+            housekeeping: Some(0),
+            folder: std::env::temp_dir().join(format!("onefold-levers-{}", std::process::id())),
+            plan,
+        };
+        let shared = Arc::new(Shared::new(nfs as usize, 1));
+        let sleepers: Vec<Sleeper> = (0..nfs).map(|_| Sleeper::new()).collect();
+        for (nf, s) in sleepers.iter().enumerate() {
+            shared.set_pid(nf, s.0.id());
+            let block = region.nf(nf as u32 + 1).unwrap();
+            block
+                .said()
+                .state
+                .store(State::Running as u32, Ordering::Release);
+        }
+        World {
+            seats,
+            region,
+            setup,
+            shared,
+            sleepers,
+            now: sys::now(),
+        }
+    }
+
+    fn controller(&self, spec: &str) -> Controller {
+        let spec: Spec = spec.parse().unwrap();
+        let made = Controller::new(self.setup.clone(), self.shared.clone(), &spec);
+        made.unwrap().0
+    }
+
+    /// So many packets of class `class` go into the ring between process `from` and the next one.
+    fn put(&mut self, from: usize, n: usize, class: u32) {
+        for _ in 0..n {
+            let frame = self.seats[0].take_slot().unwrap();
+            let d = self.seats[0].describe(frame, 64, 60).unwrap();
+            self.seats[0].classify(d.slot, class);
+            // the slot changes hands without having been in a ring
+            self.seats[from].queue(0, d);
+        }
+        self.seats[from].flush().unwrap();
+    }
+
+    /// Process `of` takes out so many packets, and drops them.
+    fn take(&mut self, of: usize, n: usize) {
+        let mut arrived = Vec::new();
+        self.seats[of].receive(0, &mut arrived, n).unwrap();
+        drop(arrived);
+        self.seats[of].release();
+    }
+
+    /// Looks once every 10 us for so long.
+    fn go_on(&mut self, c: &mut Controller, time: Nanos) -> bool {
+        let mut rescued = false;
+        for _ in 0..time / (10 * MICROSECOND) {
+            self.now += 10 * MICROSECOND;
+            rescued |= c.step(self.now);
+        }
+        rescued
+    }
+
+    fn orders(&self, nf: u32) -> (u32, u32, u32) {
+        let o = self.region.nf(nf + 1).unwrap().orders();
+        let word = |w: &std::sync::atomic::AtomicU32| w.load(Ordering::Relaxed);
+        (
+            word(&o.relinquish),
+            word(&o.when_full),
+            word(&o.yield_after),
+        )
+    }
+}
+
+/// May this process schedule others in real time?
+fn may() -> bool {
+    let s = Sleeper::new();
+    let real = Attributes {
+        class: Class::RoundRobin,
+        priority: 1,
+        ..Attributes::DEFAULT
+    };
+    let may = sys::set_attributes(s.0.id(), real).is_ok();
+    if !may {
+        onefold_testing::skip("no right to schedule in real time");
+    }
+    may
+}
+
+#[test]
+fn classes_are_set_and_put_back() {
+    let mut w = World::new(2);
+    let before = w.sleepers[0].is();
+    let mut c = w.controller("batch,nice=4");
+    w.go_on(&mut c, 100 * MICROSECOND);
+    let is = w.sleepers[1].is();
+    assert_eq!((is.class, is.nice), (Class::Batch, 4));
+    assert_eq!(w.orders(0).1, 1, "what finds a ring full is dropped");
+    // a process that is new is told, too
+    w.sleepers[0] = Sleeper::new();
+    w.shared.set_pid(0, w.sleepers[0].0.id());
+    w.go_on(&mut c, 10 * MICROSECOND);
+    assert_eq!(w.sleepers[0].is().nice, 4);
+    let change: Spec = "kernel".parse().unwrap();
+    // nice values go down by right only
+    if nix::unistd::geteuid().is_root() {
+        c.change(&change).unwrap();
+        assert_eq!(w.sleepers[1].is().nice, before.nice);
+        assert_eq!(w.sleepers[1].is().class, before.class);
+        assert_eq!(w.orders(0), (0, 0, 0));
+    }
+}
+
+#[test]
+fn who_is_chosen_has_the_highest_priority() {
+    if !may() {
+        return;
+    }
+    let mut w = World::new(3);
+    let mut c = w.controller("unis,costs=100ns/100ns/100ns,ageing=off,theta-min=8");
+    let priorities =
+        |w: &World| -> Vec<u32> { w.sleepers.iter().map(|s| s.is().priority).collect() };
+    w.go_on(&mut c, 10 * MICROSECOND);
+    assert_eq!(priorities(&w), [2, 1, 1], "the first one begins");
+    assert!(w.sleepers.iter().all(|s| s.is().class == Class::RoundRobin));
+    // packets wait for the third one only
+    w.put(2, 20, 1);
+    w.go_on(&mut c, 10 * MICROSECOND);
+    assert_eq!(priorities(&w), [1, 1, 2]);
+    // it has ended, and another one is in its place: its turn, as before
+    w.sleepers[2] = Sleeper::new();
+    w.shared.set_pid(2, w.sleepers[2].0.id());
+    w.go_on(&mut c, 10 * MICROSECOND);
+    assert_eq!(priorities(&w), [1, 1, 2]);
+    // it has ended, and nobody is there yet: others are not held up by that
+    w.shared.set_pid(2, 0);
+    w.put(1, 20, 1);
+    w.go_on(&mut c, MILLISECOND);
+    let mut turns = 0;
+    for _ in 0..10 {
+        w.go_on(&mut c, 10 * MICROSECOND);
+        turns += u32::from(priorities(&w)[1] == 2);
+    }
+    assert!(turns > 0, "{:?}", priorities(&w));
+    w.shared.set_pid(2, w.sleepers[2].0.id());
+    w.go_on(&mut c, 10 * MICROSECOND);
+    drop(c);
+    let before = |s: &Sleeper| (s.is().class, s.is().priority, s.is().nice);
+    assert!(
+        w.sleepers
+            .iter()
+            .all(|s| before(s) == (Class::Normal, 0, 0))
+    );
+}
+
+#[test]
+fn a_full_ring_sheds_the_chain_that_waits_there() {
+    if group::hierarchy().is_none() || !nix::unistd::geteuid().is_root() {
+        onefold_testing::skip("no control groups");
+        return;
+    }
+    let mut w = World::new(2);
+    let mut c = w.controller("nfvnice,queueing-time=1ns");
+    w.put(1, 60, 1);
+    w.go_on(&mut c, 100 * MICROSECOND);
+    assert_eq!(w.shared.shed(), 1);
+    assert_eq!(
+        w.orders(0),
+        (1, 2, 0),
+        "who is in front of it sleeps, and waits at full rings"
+    );
+    assert_eq!(w.orders(1).0, 0);
+    w.take(2, 40);
+    w.go_on(&mut c, 100 * MICROSECOND);
+    assert_eq!((w.shared.shed(), w.orders(0).0), (0, 0));
+    // both are in groups of their own, which go with the policy
+    let group = |w: &World, nf: usize| {
+        let text = std::fs::read_to_string(format!("/proc/{}/cgroup", w.sleepers[nf].0.id()));
+        text.unwrap()
+            .contains(&format!("{}/{nf}", group::own_name()))
+    };
+    assert!(group(&w, 0) && group(&w, 1));
+    drop(c);
+    assert!(!group(&w, 0) && !group(&w, 1));
+}
+
+#[test]
+fn who_does_not_let_others_run_has_turns() {
+    if !may() {
+        return;
+    }
+    let mut w = World::new(2);
+    let mut c = w.controller("cooperative,batches=3");
+    w.go_on(&mut c, 10 * MILLISECOND);
+    assert_eq!(w.orders(0).2, 3);
+    assert!(w.sleepers.iter().all(|s| s.is().class == Class::Fifo));
+    // packets wait for the second one, and it is done with none
+    w.put(1, 5, 1);
+    assert!(!w.go_on(&mut c, 40 * MILLISECOND));
+    assert!(w.go_on(&mut c, 30 * MILLISECOND));
+    assert!(w.sleepers.iter().all(|s| s.is().class == Class::RoundRobin));
+    assert!(!w.go_on(&mut c, 200 * MILLISECOND), "once is enough");
+    let figures = {
+        c.end();
+        w.shared.figures()
+    };
+    assert_eq!(figures.rescued, 1);
+}
+
+#[test]
+fn real_time_is_not_to_be_had_where_the_launcher_is() {
+    let mut w = World::new(2);
+    w.setup.cores[1] = w.setup.housekeeping;
+    for (spec, ok) in [
+        ("unis", false),
+        ("rr", false),
+        ("normal", true),
+        ("kernel", true),
+    ] {
+        let made = Controller::new(w.setup.clone(), w.shared.clone(), &spec.parse().unwrap());
+        match made {
+            Ok(_) => assert!(ok, "{spec}"),
+            Err(e) => assert!(
+                !ok && e.to_string().contains("nf1 is on core 0"),
+                "{spec}: {e}"
+            ),
+        }
+    }
+}
+
+#[test]
+fn what_is_dropped_behind_a_function_is_its_waste() {
+    let mut w = World::new(2);
+    let mut c = w.controller("kernel");
+    w.put(1, 80, 1);
+    assert_eq!(w.seats[1].give_up(0), 80 - 64);
+    w.go_on(&mut c, 10 * MICROSECOND);
+    c.end();
+    let wasted: Vec<u64> = w.shared.figures().nfs.iter().map(|n| n.wasted).collect();
+    assert_eq!(wasted, [16, 0]);
+}
+
+/// Whatever the policy, once the processes are known.
+#[test]
+fn looks_allocate_nothing() {
+    let root = nix::unistd::geteuid().is_root();
+    for spec in [
+        "kernel",
+        "normal",
+        "nfvnice,shares=off",
+        "nfvnice",
+        "unis",
+        "latency",
+        "cooperative",
+    ] {
+        let mut w = World::new(3);
+        let real: Spec = spec.parse().unwrap();
+        if !root && (real.is_real_time() || real.has_shares()) {
+            onefold_testing::skip(&format!("{spec} takes root"));
+            continue;
+        }
+        let mut c = w.controller(spec);
+        w.put(1, 50, 1);
+        // the first usage is read, with the processes' files opened
+        w.go_on(&mut c, 150 * MILLISECOND);
+        let before = CALLS.get();
+        w.go_on(&mut c, 300 * MILLISECOND);
+        assert_eq!(CALLS.get(), before, "{spec}");
+    }
+}
