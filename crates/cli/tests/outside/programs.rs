@@ -62,7 +62,8 @@ fn testpmd_of_dpdk_forwards_in_a_chain() {
 }
 
 /// A program, its environment, arguments, folder and file are what they are without Onefold, however the chain is
-/// connected and whatever policy schedules it; the namespaces are its own; when it ends it is launched again; nothing is left, even behind a kill.
+/// connected and whatever policy schedules it; the namespaces are its own; when it ends it is launched again; nothing
+/// is left, even behind a kill.
 #[test]
 fn a_program_of_others_is_not_touched_and_nothing_is_left() {
     if !can(&["ovs-vswitchd"]) {

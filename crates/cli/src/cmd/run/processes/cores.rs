@@ -21,8 +21,8 @@ pub struct Placing {
     pub rounds: bool,
 }
 
-/// As the chain file says; if it says nothing, and a policy or a core for housekeeping is asked for, functions are on the
-/// other ones, else on all in turn.
+/// As the chain file says; if it says nothing, and a policy or a core for housekeeping is asked for, functions are on
+/// the other ones, else on all in turn.
 pub fn placing(args: &Args, chain: &Chain, segments: &Segments) -> Result<Placing> {
     let cores = merge::cores();
     let scheduled = args.schedule().is_some() || chain.schedule.is_some();

@@ -61,8 +61,8 @@ pub struct Scheduling {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The ways through the processes: one for each port that packets enter at, and the functions that they can come to from
-/// there, nearest first. `entries`: port, and its ring; between functions packets go by `cuts`, however they are
+/// The ways through the processes: one for each port that packets enter at, and the functions that they can come to
+/// from there, nearest first. `entries`: port, and its ring; between functions packets go by `cuts`, however they are
 /// connected.
 pub fn ways(plan: &Plan, entries: &[(String, u32)], cuts: &[Cut]) -> Vec<Way> {
     let mut all = Vec::new();
