@@ -43,9 +43,32 @@ dpdk() {
     echo "libdpdk-dev could not be installed: the tests of DPDK's ports skip" >&2
 }
 
+# Programs of others that tests put into chains: the kernel's packet filter, a proxy, DPDK's testpmd, Open vSwitch and ip.
+# None is started by its package; where one is missing its tests skip, saying so.
+outside() {
+  [ "${1:-}" = test ] && grep -qs '^ID=debian' /etc/os-release && [ "$(id -u)" -eq 0 ] && have apt-get || return 0
+  local lack=() pair
+  for pair in ip:iproute2 nft:nftables haproxy:haproxy dpdk-testpmd:dpdk-dev ovs-vswitchd:openvswitch-switch; do
+    have "${pair%%:*}" || lack+=("${pair##*:}")
+  done
+  [ ${#lack[@]} -gt 0 ] || return 0
+  echo "installing for the tests of black boxes: ${lack[*]}"
+  local policy=/usr/sbin/policy-rc.d made=
+  if [ ! -e "$policy" ]; then
+    # services of these packages are not started (Debian Policy 9.3.3)
+    printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy" && made=1
+  fi
+  apt-get update -qq &&
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends --no-remove "${lack[@]}" \
+      </dev/null >/dev/null ||
+    echo "could not be installed: ${lack[*]}; the tests of black boxes skip" >&2
+  [ -z "$made" ] || rm -f "$policy"
+}
+
 if [ ${#need[@]} -eq 0 ]; then
   matcher "$@"
   dpdk "$@"
+  outside "$@"
   browser "$@"
   exit 0
 fi
@@ -65,4 +88,5 @@ echo "installing: ${need[*]}"
 DEBIAN_FRONTEND=noninteractive "${sudo[@]}" apt-get install -y -qq --no-install-recommends "${need[@]}" </dev/null >/dev/null
 matcher "$@"
 dpdk "$@"
+outside "$@"
 browser "$@"

@@ -69,6 +69,12 @@ part_scaling() {
 part_schedule() {
   $CARGO test --profile quick --locked -p onefold --test scheduling -- --ignored --nocapture figures
 }
+# kills: a thousand processes of functions and black boxes killed at half load, another chain beside them that loses nothing (root)
+part_kills() {
+  # as `make test` builds it
+  $CARGO test --locked -p onefold $(pkg-config --exists libdpdk 2>/dev/null && echo --features onefold/dpdk) \
+    --test live -- --ignored --nocapture a_thousand_kills
+}
 # live: live traffic through the ISP edge for LIVE_MINUTES (60): flows come and go, reloads, rules, routes, groups that move (root)
 part_live() {
   $CARGO test --profile quick --locked -p onefold --test live -- --ignored --nocapture hour::

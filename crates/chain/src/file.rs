@@ -90,8 +90,12 @@ pub struct ChainFile {
     /// Ports of functions that are left unconnected on purpose: what leaves there is dropped and counted.
     #[serde(default)]
     pub unused: Vec<Loc<String>>,
-    /// How functions in processes of their own are connected: `ring`, rings of descriptors in shared memory.
+    /// How functions in processes of their own are connected: `rings` (if nothing is said), of descriptors in shared
+    /// memory, from each process to the next one; `manager`, rings that the launcher forwards between; `veth`, pairs of
+    /// virtual interfaces back to back; `ovs`, virtual interfaces to Open vSwitch.
     pub interconnect: Option<Loc<String>>,
+    /// Who runs on which core.
+    pub cores: Option<Loc<crate::cores::CoresFile>>,
     /// How functions in processes of their own share cores: a policy, and what is to be said of it: `nfvnice,high=80`.
     /// `onefold schedule list` explains all of them.
     pub schedule: Option<Loc<String>>,
@@ -171,7 +175,8 @@ pub struct Function {
     pub ports: Option<Vec<Loc<String>>>,
     /// MAC address of each port, where the function has one: used for the packet type of what a link delivers.
     pub macs: Option<Vec<Loc<String>>>,
-    /// Where it runs: `inline`, merged with its neighbours into one program, or `process`, in a process of its own.
+    /// Where it runs: `inline`, merged with its neighbours into one program; `process`, in a process of its own;
+    /// `namespace`, in a process in a network namespace of its own; `external`, a black box.
     pub run: Option<Loc<String>>,
     /// The core that its process is executed on; if absent, one is chosen.
     pub affinity: Option<Loc<u32>>,
@@ -198,6 +203,8 @@ pub struct Function {
     pub vlan: Option<kinds::vlan::Vlan>,
     /// A program of its own that uses the NF library.
     pub native: Option<kinds::native::Native>,
+    /// A black box: a program of somebody else's, or a namespace that the kernel alone works in.
+    pub external: Option<kinds::external::External>,
 }
 
 /// A Click configuration: a file's name, or more.

@@ -12,6 +12,7 @@
 //! Everything that is wrong with a chain is reported at once, as [`Diagnostic`]s with file, line and column.
 #![forbid(unsafe_code)]
 
+pub mod cores;
 mod edit;
 pub mod error;
 pub mod file;
@@ -39,7 +40,7 @@ pub use find::{example_names, find};
 pub use live::{Attached, LivePort};
 pub use load::{Options, load, load_edited, load_live, load_text};
 pub use onefold_click::diag::{Diagnostic, Severity};
-pub use placement::{OnCrash, Placement, Run};
+pub use placement::{Interconnect, OnCrash, Placement, Run};
 pub use rules::{ListedRule, RulePlace};
 pub use stitch::{Chain, ChainPort, FunctionInfo, LinkInfo};
 pub use workers::{WorkerChains, load_workers, load_workers_edited, load_workers_live};

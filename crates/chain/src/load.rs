@@ -1,5 +1,6 @@
 //! From a chain file's name to a [`Chain`].
 
+use crate::cores::Cores;
 use crate::edit::{self, Edit};
 use crate::error::{ChainError, Reader};
 use crate::file::{ChainFile, ClickSpec, Function, Loc, PortSpec};
@@ -17,6 +18,7 @@ use crate::yaml;
 use onefold_click::diag::Diagnostic;
 use onefold_click::source::{FileId, Span};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Most functions of a chain, repeated ones counted one by one.
 pub const MAX_FUNCTIONS: usize = 1024;
@@ -129,6 +131,7 @@ fn load_click(
         rules: Vec::new(),
         placement: Placement::default(),
         native: None,
+        external: None,
     };
     let part = Part::new(reader, info, graph, None, Vec::new(), span);
     let ports = part.info.ports.iter().enumerate().map(|(n, device)| {
@@ -214,8 +217,11 @@ fn load_inner(
     let file = reader.sources.add(shown, first.clone());
     let doc: Option<ChainFile> = yaml::read(&first, file, reader);
     // Scripts of Click configurations may use $(handler) themselves; elsewhere an unknown name is a mistake.
-    let in_click =
-        (doc.as_ref()).is_some_and(|d| d.functions.values().any(|f| f.value.click.is_some()));
+    let in_click = (doc.as_ref()).is_some_and(|d| {
+        d.functions
+            .values()
+            .any(|f| f.value.click.is_some() || f.value.external.is_some())
+    });
     if !in_click {
         values::tell_unresolved(&first, file, &header.parameters, reader);
     }
@@ -224,7 +230,8 @@ fn load_inner(
     edit::apply(&mut doc, &edits, file, reader);
     let doc = doc;
     attach(&doc, reader);
-    placement::check_interconnect(&doc, file, reader);
+    let interconnect = placement::interconnect(&doc, file, reader);
+    let cores = Cores::read(doc.cores.as_ref(), file, reader);
     let path = Path::new(shown);
     let folder = path
         .parent()
@@ -248,9 +255,13 @@ fn load_inner(
     let description = doc.description.clone().unwrap_or_default();
     let processes = parts.iter().any(|p| p.info.placement.run != Run::Inline);
     let schedule = placement::schedule(&doc, processes, file, reader);
+    let chain = stitch(reader, name, description, parts, wiring);
+    placement::check(&chain, interconnect, &doc, file, reader);
     Some(Chain {
+        interconnect,
+        cores,
         schedule,
-        ..stitch(reader, name, description, parts, wiring)
+        ..chain
     })
 }
 
@@ -450,6 +461,9 @@ fn kinds_of(f: &Function, cx: &mut KindCx<'_>) -> Vec<(&'static str, String)> {
     if let Some(k) = &f.native {
         made.push(("native", k.click(cx)));
     }
+    if let Some(k) = &f.external {
+        made.push(("external", k.click()));
+    }
     made
 }
 
@@ -491,6 +505,7 @@ fn build_function(
     };
     let mut made = kinds_of(f, &mut cx);
     let native = f.native.as_ref().and_then(|k| k.program(&cx));
+    let external = (f.external.as_ref()).and_then(|k| k.black_box(&mut cx).map(Arc::new));
     let rules = std::mem::take(&mut cx.rules);
     let kinds_given = made.len() + usize::from(f.click.is_some());
     if kinds_given != 1 {
@@ -501,7 +516,7 @@ fn build_function(
         reader.error_hint(
             span,
             format!("function '{name}' {message}"),
-            "give exactly one of click, firewall, router, nat, load-balancer, dpi, monitor, vlan, native",
+            "give exactly one of click, firewall, router, nat, load-balancer, dpi, monitor, vlan, native, external",
         );
         return None;
     }
@@ -527,6 +542,7 @@ fn build_function(
                 rules,
                 placement,
                 native,
+                external,
             };
             Some(Part::new(reader, info, graph, names, macs, span))
         }

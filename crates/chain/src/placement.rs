@@ -3,6 +3,7 @@
 
 use crate::error::Reader;
 use crate::file::{ChainFile, Function, Loc};
+use crate::stitch::Chain;
 use onefold_click::source::{FileId, Span};
 use onefold_click::suggest::did_you_mean;
 use onefold_sched::KNOWN;
@@ -16,6 +17,10 @@ pub enum Run {
     Inline,
     /// In a process of its own.
     Process,
+    /// In a process of its own, in a network namespace of its own: it sees no interface of the host.
+    Namespace,
+    /// It is a black box: a program of somebody else's, in namespaces of its own.
+    External,
 }
 
 impl Run {
@@ -24,6 +29,8 @@ impl Run {
         match self {
             Run::Inline => "inline",
             Run::Process => "process",
+            Run::Namespace => "namespace",
+            Run::External => "external",
         }
     }
 }
@@ -45,6 +52,37 @@ impl OnCrash {
             OnCrash::Wait => "wait",
             OnCrash::Bypass => "bypass",
         }
+    }
+}
+
+/// How functions in processes of their own are connected.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Interconnect {
+    /// Rings in shared memory, from each process to the next one.
+    #[default]
+    Rings,
+    /// Rings in shared memory, and a manager that forwards between them, as openNetVM has it.
+    Manager,
+    /// Pairs of virtual interfaces, back to back, between processes in namespaces.
+    Veth,
+    /// Virtual interfaces to Open vSwitch (its userspace datapath), which forwards between them.
+    Ovs,
+}
+
+impl Interconnect {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Interconnect::Rings => "rings",
+            Interconnect::Manager => "manager",
+            Interconnect::Veth => "veth",
+            Interconnect::Ovs => "ovs",
+        }
+    }
+
+    /// Do packets go from process to process through interfaces of the kernel?
+    pub fn is_wired(self) -> bool {
+        matches!(self, Interconnect::Veth | Interconnect::Ovs)
     }
 }
 
@@ -75,27 +113,35 @@ impl Default for Placement {
     }
 }
 
-/// Words of a key that mean something, and those that will.
+/// Words of a key that mean something.
 struct Words<T: 'static> {
     key: &'static str,
     known: &'static [(&'static str, T)],
-    planned: &'static [&'static str],
 }
 
 const RUN: Words<Run> = Words {
     key: "run",
-    known: &[("inline", Run::Inline), ("process", Run::Process)],
-    planned: &["namespace", "external"],
+    known: &[
+        ("inline", Run::Inline),
+        ("process", Run::Process),
+        ("namespace", Run::Namespace),
+        ("external", Run::External),
+    ],
 };
 const ON_CRASH: Words<OnCrash> = Words {
     key: "on-crash",
     known: &[("wait", OnCrash::Wait), ("bypass", OnCrash::Bypass)],
-    planned: &[],
 };
-const INTERCONNECT: Words<()> = Words {
+const INTERCONNECT: Words<Interconnect> = Words {
     key: "interconnect",
-    known: &[("ring", ())],
-    planned: &["veth", "ovs"],
+    known: &[
+        ("rings", Interconnect::Rings),
+        ("manager", Interconnect::Manager),
+        ("veth", Interconnect::Veth),
+        ("ovs", Interconnect::Ovs),
+        // the word of earlier versions
+        ("ring", Interconnect::Rings),
+    ],
 };
 
 impl<T: Copy + Default> Words<T> {
@@ -111,11 +157,6 @@ impl<T: Copy + Default> Words<T> {
         let known: Vec<&str> = self.known.iter().map(|k| k.0).collect();
         let list = known.join(", ");
         let (key, value) = (self.key, &word.value);
-        if self.planned.contains(&value.as_str()) {
-            let text = format!("{key}: '{value}' is not there yet");
-            reader.error_hint(span, text, format!("what there is: {list}"));
-            return T::default();
-        }
         let near = did_you_mean(value, known);
         let hint = near.unwrap_or_else(|| format!("one of: {list}"));
         reader.error_hint(span, format!("{key}: unknown word '{value}'"), hint);
@@ -124,20 +165,10 @@ impl<T: Copy + Default> Words<T> {
 }
 
 impl Placement {
-    /// Reads it. Unknown words are told to the reader.
+    /// Reads it. Unknown words, and words that do not go with the function's kind, are told to the reader.
     pub(crate) fn of(f: &Function, file: FileId, reader: &mut Reader) -> Placement {
-        let run = match (&f.native, &f.run) {
-            (Some(_), None) => Run::Process,
-            (Some(_), Some(word)) if word.value == "inline" => {
-                let span = Span::new(file, word.start, word.start + word.len.max(1));
-                let text = "a native function is a program, which runs in a process of its own";
-                reader.error_hint(span, text, "leave 'run' out, or write 'run: process'");
-                Run::Process
-            }
-            (_, word) => RUN.read(word.as_ref(), file, reader),
-        };
         let placement = Placement {
-            run,
+            run: run_of(f, file, reader),
             affinity: f.affinity.as_ref().map(|a| a.value),
             on_crash: ON_CRASH.read(f.on_crash.as_ref(), file, reader),
             priority: f.priority.as_ref().map_or(1, |p| p.value),
@@ -166,9 +197,79 @@ impl Placement {
     }
 }
 
-/// Looks at how processes are to be connected.
-pub(crate) fn check_interconnect(doc: &ChainFile, file: FileId, reader: &mut Reader) {
-    INTERCONNECT.read(doc.interconnect.as_ref(), file, reader);
+/// Where a function runs, by its word and its kind.
+fn run_of(f: &Function, file: FileId, reader: &mut Reader) -> Run {
+    let read = RUN.read(f.run.as_ref(), file, reader);
+    let (Some(word), kind) = (&f.run, (f.native.is_some(), f.external.is_some())) else {
+        return match (&f.native, &f.external) {
+            (_, Some(_)) => Run::External,
+            (Some(_), None) => Run::Process,
+            (None, None) => Run::Inline,
+        };
+    };
+    let span = Span::new(file, word.start, word.start + word.len.max(1));
+    let mut wrong = |text: &str, hint: &str, instead: Run| {
+        reader.error_hint(span, text, hint);
+        instead
+    };
+    match (kind, read) {
+        ((_, true), Run::External) => Run::External,
+        ((_, true), _) => wrong(
+            "an external function is a black box, which runs in namespaces of its own",
+            "leave 'run' out, or write 'run: external'",
+            Run::External,
+        ),
+        ((true, _), Run::Inline) => wrong(
+            "a native function is a program, which runs in a process of its own",
+            "leave 'run' out, or write 'run: process'",
+            Run::Process,
+        ),
+        (_, Run::External) => wrong(
+            "run: external is for programs of others, which 'external' names",
+            "write 'run: process', or 'external: { command: [...], ports: [...] }' in place of the kind",
+            Run::Process,
+        ),
+        (_, run) => run,
+    }
+}
+
+/// How processes are connected.
+pub(crate) fn interconnect(doc: &ChainFile, file: FileId, reader: &mut Reader) -> Interconnect {
+    INTERCONNECT.read(doc.interconnect.as_ref(), file, reader)
+}
+
+/// What cannot be connected so is told.
+pub(crate) fn check(
+    chain: &Chain,
+    interconnect: Interconnect,
+    doc: &ChainFile,
+    file: FileId,
+    reader: &mut Reader,
+) {
+    let Some(word) = doc
+        .interconnect
+        .as_ref()
+        .filter(|_| interconnect.is_wired())
+    else {
+        return;
+    };
+    let span = Span::new(file, word.start, word.start + word.len.max(1));
+    for f in &chain.functions {
+        let (name, how) = (&f.name, interconnect.name());
+        if f.native.is_some() {
+            let text =
+                format!("interconnect: {how}: {name} is a native function, which reads rings only");
+            reader.error_hint(span, text, "write 'interconnect: rings'");
+        }
+        if f.placement.on_crash == OnCrash::Bypass {
+            let text = format!("interconnect: {how}: {name} cannot be bypassed there");
+            reader.error_hint(
+                span,
+                text,
+                "write 'interconnect: rings', or 'on-crash: wait'",
+            );
+        }
+    }
 }
 
 /// Reads how processes are to be scheduled; without any, that is nobody's wish.

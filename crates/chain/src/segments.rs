@@ -8,8 +8,10 @@
 //! packet. A segment keeps the places of all elements of the chain (those of others' are taken by elements that do
 //! nothing): what is drawn by chance goes by an element's number, and is the same.
 
+use crate::cores::Cores;
+use crate::kinds::external::{self, BlackBox};
 use crate::kinds::native::{self, NativeProgram};
-use crate::placement::{OnCrash, Run};
+use crate::placement::{Interconnect, OnCrash, Run};
 use crate::stitch::{Chain, ChainPort};
 use onefold_element::{ConnectionSpec, ElementSpec, GraphSpec, SourceLoc};
 use serde::{Deserialize, Serialize};
@@ -43,9 +45,19 @@ pub struct Segment {
     pub on_crash: OnCrash,
     /// The program that it is, if it is one of its own; what its chain has in its place executes nothing.
     pub native: Option<NativeProgram>,
+    /// The black box that it is, if it is one. Its chain hands packets on between the rest of the whole chain and ports
+    /// that the black box is attached by ([`Segment::door`]).
+    pub external: Option<Arc<BlackBox>>,
+    /// It runs in a network namespace of its own.
+    pub apart: bool,
 }
 
 impl Segment {
+    /// The port of its chain that port `n` of a black box is attached by.
+    pub fn door(n: usize) -> String {
+        format!("box {n}")
+    }
+
     /// Of a program of its own: which of its ports a port of its chain is.
     pub fn native_port(&self, port: &str) -> Option<usize> {
         let graph = &self.chain.graph;
@@ -115,9 +127,10 @@ pub enum SegmentError {
 }
 
 impl Chain {
-    /// The first function that is a program of its own: nobody can see into it.
+    /// The first function that is a program of its own, or a black box: nobody can see into it.
     pub fn native(&self) -> Option<&str> {
-        let native = self.functions.iter().find(|f| f.native.is_some());
+        let mut all = self.functions.iter();
+        let native = all.find(|f| f.native.is_some() || f.external.is_some());
         native.map(|f| f.name.as_str())
     }
 
@@ -206,6 +219,11 @@ impl<'a> Cutting<'a> {
             });
         }
         self.connect(&cut, &mut segments);
+        for s in segments.iter_mut().filter(|s| s.external.is_some()) {
+            open_doors(&mut s.chain);
+            // what is in it now can be executed: it only hands on
+            s.chain.functions.clear();
+        }
         Ok(Segments {
             all: segments,
             cuts,
@@ -271,6 +289,7 @@ impl<'a> Cutting<'a> {
         let first = infos.clone().next().map(|f| f.placement);
         let placement = first.unwrap_or_default();
         let first_native = infos.clone().find_map(|f| f.native.clone());
+        let external = infos.clone().find_map(|f| f.external.clone());
         Segment {
             name: self.name(s),
             chain: Chain {
@@ -285,9 +304,13 @@ impl<'a> Cutting<'a> {
                 links: Vec::new(),
                 schedule: None,
                 warnings: Vec::new(),
+                interconnect: Interconnect::default(),
+                cores: Cores::default(),
             },
             functions,
             native: first_native,
+            external,
+            apart: placement.run == Run::Namespace,
             affinity: placement.affinity,
             priority: placement.priority,
             on_crash: placement.on_crash,
@@ -349,6 +372,32 @@ fn arrive(chain: &mut Chain, link: usize, spec: &ElementSpec, port: &str) {
         sinks: Vec::new(),
         at: String::new(),
     });
+}
+
+/// What arrives at a black box's ports goes into it, and what comes out of it leaves there.
+fn open_doors(chain: &mut Chain) {
+    let mut doors: BTreeMap<usize, (Option<usize>, Vec<usize>)> = BTreeMap::new();
+    for (i, e) in chain.graph.elements.iter_mut().enumerate() {
+        let Some((port, out_of)) = external::door_of(&e.name) else {
+            continue;
+        };
+        e.class = if out_of { "FromDevice" } else { "ToDevice" }.into();
+        e.args = vec![format!("\"{}\"", Segment::door(port))];
+        e.arg_locs.clear();
+        let door = doors.entry(port).or_default();
+        match out_of {
+            true => door.0 = Some(i),
+            false => door.1.push(i),
+        }
+    }
+    chain
+        .ports
+        .extend(doors.into_iter().map(|(n, (source, sinks))| ChainPort {
+            name: Segment::door(n),
+            source,
+            sinks,
+            at: String::new(),
+        }));
 }
 
 /// Functions by segment, in the order of the first of each.
@@ -478,6 +527,8 @@ impl Told {
             links: Vec::new(),
             schedule: None,
             warnings: Vec::new(),
+            interconnect: Interconnect::default(),
+            cores: Cores::default(),
         }
     }
 }

@@ -152,9 +152,12 @@ pub fn build(
     options: &engine::BuildOptions,
 ) -> Result<engine::Graph, Vec<Diagnostic>> {
     if let Some(name) = chain.native() {
-        let d = Diagnostic::error(format!(
-            "{name} is a program of its own, and nobody can see into it"
-        ));
+        let external = |f: &onefold_chain::FunctionInfo| f.name == name && f.external.is_some();
+        let what = match chain.functions.iter().any(external) {
+            true => "a black box",
+            false => "a program of its own",
+        };
+        let d = Diagnostic::error(format!("{name} is {what}, and nobody can see into it"));
         let hint =
             "`onefold run` executes such a chain, `check` and `show` read it; nothing else does";
         return Err(vec![d.hint(hint)]);

@@ -73,6 +73,9 @@ enum Command {
     /// One process of a chain whose functions run in several: `run` launches it
     #[command(hide = true)]
     Segment(Box<cmd::run::processes::segment::Args>),
+    /// The first process of a black box's namespaces: `run` launches it
+    #[command(hide = true)]
+    Box(cmd::run::processes::outside::inner::Args),
     /// A network function that costs processor time and does nothing else: a program of a chain, for experiments
     #[command(hide = true)]
     Burn(cmd::burn::Args),
@@ -135,6 +138,7 @@ fn main() -> ExitCode {
         Command::Show(a) => cmd::show::run(&a),
         Command::Run(a) => cmd::run::run(&a),
         Command::Segment(a) => cmd::run::processes::segment::run(&a),
+        Command::Box(a) => cmd::run::processes::outside::inner::run(&a),
         Command::Burn(a) => cmd::burn::run(&a),
         Command::Status(a) => cmd::status::run(&a),
         Command::Top(a) => cmd::top::run(&a),

@@ -176,13 +176,26 @@ fn what_a_chain_file_says_wrongly_of_processes_is_told() {
         "{near}"
     );
     assert!(near.contains("nat.yaml:"), "{near}");
-    let planned = said(&["nat"], "", ("run: process", "run: namespace"));
+    let kind = said(&["nat"], "", ("run: process", "run: external"));
     assert!(
-        planned.contains("not there yet") && planned.contains("inline, process"),
-        "{planned}"
+        kind.contains("run: external is for programs of others"),
+        "{kind}"
     );
-    let veth = said(&["nat"], "", ("links:", "interconnect: veth\nlinks:"));
-    assert!(veth.contains("'veth' is not there yet"), "{veth}");
+    let word = said(&["nat"], "", ("links:", "interconnect: rope\nlinks:"));
+    assert!(
+        word.contains("interconnect: unknown word 'rope'")
+            && word.contains("rings, manager, veth, ovs"),
+        "{word}"
+    );
+    let around = "    on-crash: bypass\n";
+    let wired = said(&["nat"], around, ("links:", "interconnect: veth\nlinks:"));
+    assert!(wired.contains("nat cannot be bypassed there"), "{wired}");
+    let cores = "cores: { plan: single-core, switch: 0, functions: [1] }\nlinks:";
+    let several = said(&["nat"], "", ("links:", cores));
+    assert!(
+        several.contains("the single-core plan has one core"),
+        "{several}"
+    );
     let inline = said(
         &["nat"],
         "    affinity: 0\n",

@@ -8,7 +8,7 @@
 //! - [`Producer`], [`Consumer`]: the two ends of a ring; occupancy and length can be read by others.
 //! - [`Seat`]: a process's ends of all its rings, the slots that it has, how it sleeps and is woken ([`bell`]).
 //! - [`reclaim()`]: what a process had that has ended; [`quiet`]: is nothing under way?
-//! - [`Process`], [`Channel`]: launching, and what a process is told and says.
+//! - [`Process`], [`Channel`]: launching, and what a process is told and says. [`Isolation`]: in namespaces of its own.
 //! - [`native`]: the place of a program of its own, for the C library (crate `nf-c`) and for programs in Rust.
 //! - [`service`]: how long a process takes for a packet, for others to read; [`cycles`]: the processor's own clock.
 //! - [`ecn`]: marks on packets that say that a ring fills up.
@@ -57,6 +57,8 @@ mod region;
 pub mod ring;
 mod seat;
 pub mod service;
+mod space;
+mod watch;
 
 pub use frames::SharedFrames;
 pub use memory::Memory;
@@ -69,3 +71,5 @@ pub use region::{
 };
 pub use ring::{Consumer, Descriptor, Producer, RingError, RingMemory, occupancy};
 pub use seat::{Arrived, LONGEST_SLEEP, SPARE_SLOTS, Seat, SeatError, Waker};
+pub use space::{Isolation, NetSpace, Network, unprepared};
+pub use watch::Watch;

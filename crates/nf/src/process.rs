@@ -2,6 +2,7 @@
 //! the launcher hears when they end.
 #![allow(unsafe_code)]
 
+use crate::space::Isolation;
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -166,19 +167,42 @@ impl Process {
     /// # Errors
     /// What the system says.
     pub fn spawn(
-        mut command: Command,
+        command: Command,
         channel: Channel,
         core: Option<u32>,
         tell: impl FnOnce(&mut Command, RawFd),
     ) -> io::Result<Process> {
+        Process::spawn_in(command, channel, core, &Isolation::default(), tell)
+    }
+
+    /// [`Process::spawn`] for a process that has namespaces of its own. With a process namespace of its own everything
+    /// that it launches ends with it.
+    ///
+    /// # Errors
+    /// What the system says: `EPERM` without CAP_SYS_ADMIN, where namespaces are wanted.
+    pub fn spawn_in(
+        mut command: Command,
+        channel: Channel,
+        core: Option<u32>,
+        isolation: &Isolation,
+        tell: impl FnOnce(&mut Command, RawFd),
+    ) -> io::Result<Process> {
         let fd = channel.0.as_raw_fd();
         tell(&mut command, fd);
-        let launcher = std::process::id();
+        // whoever has a process namespace of its own does not see its launcher
+        let launcher = match isolation.processes {
+            true => 0,
+            false => std::process::id(),
+        };
+        let inside = isolation.clone();
         // SAFETY: system calls that may be made between fork and exec; nothing is allocated, nothing locked.
         unsafe {
-            command.pre_exec(move || before_exec(launcher, fd, core));
+            command.pre_exec(move || {
+                before_exec(launcher, fd, core)?;
+                inside.enter()
+            });
         }
-        let child = command.spawn()?;
+        let child = isolation.launch(|| command.spawn())?;
         drop(channel);
         let pid = child.id() as libc::pid_t;
         // SAFETY: takes numbers, and makes a descriptor.

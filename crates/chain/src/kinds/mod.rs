@@ -5,6 +5,7 @@
 //! line was made from, so that errors and traces name the operator's own line.
 
 pub mod dpi;
+pub mod external;
 pub mod firewall;
 pub mod load_balancer;
 pub mod monitor;

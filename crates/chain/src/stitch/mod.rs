@@ -5,10 +5,12 @@
 mod ends;
 mod join;
 
+use crate::cores::Cores;
 use crate::error::Reader;
+use crate::kinds::external::BlackBox;
 use crate::kinds::native::NativeProgram;
 use crate::links::{Link, PortRef};
-use crate::placement::Placement;
+use crate::placement::{Interconnect, Placement};
 use crate::rules::ListedRule;
 use crate::stitch::ends::Ends;
 use indexmap::IndexMap;
@@ -16,6 +18,7 @@ use onefold_click::FlatGraph;
 use onefold_click::source::Span;
 use onefold_element::GraphSpec;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Most elements of a stitched graph.
 pub const MAX_ELEMENTS: usize = 1 << 20;
@@ -39,6 +42,10 @@ pub struct Chain {
     pub schedule: Option<onefold_sched::spec::Spec>,
     /// Remarks; no errors.
     pub warnings: Vec<onefold_click::diag::Diagnostic>,
+    /// How functions in processes of their own are connected.
+    pub interconnect: Interconnect,
+    /// Who runs on which core.
+    pub cores: Cores,
 }
 
 /// A port of the chain.
@@ -71,6 +78,8 @@ pub struct FunctionInfo {
     pub placement: Placement,
     /// Of a function that is a program of its own: what is launched.
     pub native: Option<NativeProgram>,
+    /// Of a black box: what is made.
+    pub external: Option<Arc<BlackBox>>,
 }
 
 /// A link of a chain, one way.
@@ -301,6 +310,8 @@ pub(crate) fn stitch(
             .collect(),
         schedule: None,
         warnings: Vec::new(),
+        interconnect: Interconnect::default(),
+        cores: Cores::default(),
     };
     if reader.ok() {
         join::join(reader, &mut chain, &parts, &wiring, &ends);

@@ -91,6 +91,7 @@ fn segments(chain: &Chain, placed: &mut Vec<(String, String)>) -> Vec<Diagnostic
         placed.push((s.name.clone(), how));
         // what refers to what is in another process cannot be built
         if s.native.is_none()
+            && s.external.is_none()
             && let Err(ds) = common::build(&s.chain, &BuildOptions::default())
         {
             wrong.extend(ds);

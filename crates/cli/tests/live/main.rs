@@ -2,6 +2,7 @@
 //! the middle. Needs root; everything that is made has names of its own and is removed.
 
 mod bench_live;
+mod boxes;
 mod changes;
 #[path = "../common/mod.rs"]
 mod common;
@@ -16,6 +17,7 @@ mod host;
 mod hour;
 mod kernel;
 mod killed;
+mod kills;
 mod links;
 mod load;
 mod logging;

@@ -83,6 +83,10 @@ impl Args {
     pub fn seed(&self) -> u64 {
         self.seed
     }
+    /// A function's process that has ended is launched again after this time at the latest.
+    pub fn back_off(&self) -> std::time::Duration {
+        self.back_off
+    }
     /// Is nothing said that was not asked for?
     pub fn is_quiet(&self) -> bool {
         self.quiet
@@ -96,6 +100,13 @@ impl Args {
         Args {
             quiet: true,
             json: false,
+            ..self.clone()
+        }
+    }
+    /// The same, and no packet is dropped for want of time, unless that was asked for.
+    pub fn without_protection(&self) -> Args {
+        Args {
+            protect: self.protect.or(Some(1.0)),
             ..self.clone()
         }
     }

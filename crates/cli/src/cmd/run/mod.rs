@@ -136,6 +136,10 @@ pub struct Args {
     /// How packets of network interfaces come to the worker whose they are
     #[arg(long, value_enum, default_value_t = Dispatch::Auto)]
     dispatch: Dispatch,
+    /// A function's process that has ended is launched again after 10 ms, after twice as long the next time, but never
+    /// after more than this
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = back_off)]
+    back_off: Duration,
     /// With --dispatch tag: the tag of the first worker (or group); those of the others follow: vlan:100, or
     /// mac:02:00:00:00:01:00 [default: vlan:100]
     #[arg(long, value_name = "vlan:ID|mac:ADDRESS", value_parser = workers::first_tag)]
@@ -543,6 +547,14 @@ fn flow(args: &Args, runner: ProgramRunner) -> Shadow {
         None => flow.protect_under_pressure(FLOOD_SHARE),
     }
     Shadow::over(flow)
+}
+
+/// A time to wait.
+fn back_off(s: &str) -> Result<Duration, String> {
+    match s.parse::<f64>() {
+        Ok(x) if (0.001..=3600.0).contains(&x) => Ok(Duration::from_secs_f64(x)),
+        _ => Err("expected seconds, from 0.001 to 3600".to_string()),
+    }
 }
 
 /// A share of something.

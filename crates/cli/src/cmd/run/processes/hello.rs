@@ -1,5 +1,6 @@
 //! What a process is told when it is launched.
 
+use super::outside::Outside;
 use onefold_chain::segments::Told;
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,10 @@ pub struct Hello {
     pub ports: Vec<(String, Option<u32>, Option<u32>)>,
     /// Its chain.
     pub chain: Told,
+    /// What it has besides its rings.
+    pub outside: Outside,
+    /// Captures go in, and packets go on in real time: none is dropped for want of time.
+    pub recorded: bool,
 }
 
 /// Longest message about a chain, in bytes.

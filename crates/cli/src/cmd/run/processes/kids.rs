@@ -2,13 +2,15 @@
 
 use super::PortRings;
 use super::hello::Hello;
+use super::outside::Outside;
 use anyhow::{Context, Result};
 use onefold_chain::OnCrash;
 use onefold_chain::kinds::native::NativeProgram;
 use onefold_chain::segments::{Segment, Told};
 use onefold_nf::native::{self, ENVIRONMENT};
 use onefold_nf::{
-    Arrived, Channel, Descriptor, Plan, Process, Region, Ring, RingMemory, Seat, State, reclaim,
+    Arrived, Channel, Descriptor, Isolation, Network, Plan, Process, Region, Ring, RingMemory,
+    Seat, State, reclaim,
 };
 use onefold_packet::Timestamp;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,8 +22,6 @@ use std::time::{Duration, Instant};
 
 /// A process that has ended is launched again after this time; after twice as long the next time.
 pub const BACK_OFF: Duration = Duration::from_millis(10);
-/// But never after more than this.
-pub const LONGEST_BACK_OFF: Duration = Duration::from_secs(5);
 /// A process that has run for so long begins with the shortest time again.
 const STEADY: Duration = Duration::from_secs(10);
 /// So many in a row may end before they run; then the run ends.
@@ -38,6 +38,10 @@ pub struct Launch {
     pub live: bool,
     pub spins: u32,
     pub quiet: bool,
+    /// Captures go in.
+    pub recorded: bool,
+    /// A process that has ended is launched again after this time at the latest.
+    pub longest_back_off: Duration,
 }
 
 /// Where a process is.
@@ -71,6 +75,8 @@ pub struct Kid {
     message: Vec<u8>,
     /// A program of its own.
     native: Option<NativeProgram>,
+    /// Namespaces of its own.
+    isolation: Isolation,
     on_crash: OnCrash,
     /// Rings around it, for who passes it by.
     around: Vec<(u32, u32)>,
@@ -98,7 +104,7 @@ impl Kid {
         number: u32,
         segment: &Segment,
         (ports, around): (Vec<PortRings>, Vec<(u32, u32)>),
-        core: Option<u32>,
+        (core, outside, isolation): (Option<u32>, Outside, Isolation),
         launch: &Launch,
     ) -> Result<Kid> {
         let native = segment.native.as_ref();
@@ -113,10 +119,13 @@ impl Kid {
                 spins: launch.spins,
                 ports,
                 chain: Told::of(&segment.chain),
+                outside,
+                recorded: launch.recorded,
             })?,
         };
         Ok(Kid {
             native: native.cloned(),
+            isolation,
             number,
             name: segment.name.clone(),
             core,
@@ -124,7 +133,7 @@ impl Kid {
             on_crash: segment.on_crash,
             around,
             life: Life::Down(Instant::now()),
-            back_off: BACK_OFF,
+            back_off: BACK_OFF.min(launch.longest_back_off),
             failures: 0,
             begun: Passed::default(),
             restarts: 0,
@@ -186,20 +195,33 @@ impl Kid {
                 .store(State::Starting as u32, Ordering::Relaxed);
         }
         self.begun = passed(region, &launch.plan, self.number);
-        let process = Process::spawn(command, theirs, self.core, |command, fd| {
-            command.stdin(Stdio::null());
-            if native {
-                command.env(ENVIRONMENT, fd.to_string());
-                // this one's standard output is for the report
-                command.stdout(std::io::stderr());
-                return;
-            }
-            command.args(["segment", "--channel", &fd.to_string()]);
-            // what it is to do is told to it; how, it knows by the same options
-            command.args(std::env::args_os().skip(2));
-            command.stdout(Stdio::null());
-        });
-        let process = process.with_context(|| format!("{}: launching its process", self.name))?;
+        let process = Process::spawn_in(
+            command,
+            theirs,
+            self.core,
+            &self.isolation,
+            |command, fd| {
+                command.stdin(Stdio::null());
+                if native {
+                    command.env(ENVIRONMENT, fd.to_string());
+                    // this one's standard output is for the report
+                    command.stdout(std::io::stderr());
+                    return;
+                }
+                command.args(["segment", "--channel", &fd.to_string()]);
+                // what it is to do is told to it; how, it knows by the same options
+                command.args(std::env::args_os().skip(2));
+                command.stdout(Stdio::null());
+            },
+        );
+        let process = process.with_context(|| {
+            let apart = !matches!(self.isolation.network, Network::Shared);
+            let cure = match apart {
+                true => " in a network namespace (that takes CAP_SYS_ADMIN: run as root)",
+                false => "",
+            };
+            format!("{}: launching its process{cure}", self.name)
+        })?;
         let sent = ours.send(
             &self.message,
             &[launch.memory.as_fd(), launch.event.as_fd()],
@@ -232,7 +254,11 @@ impl Kid {
         let state = region
             .nf(self.number)
             .map(|b| b.said().state.load(Ordering::Acquire));
-        *running |= state == Some(State::Running as u32);
+        let runs = state == Some(State::Running as u32);
+        if runs && !*running && self.restarts > 0 && !launch.quiet {
+            eprintln!("{}: runs again, process {}", self.name, process.id());
+        }
+        *running |= runs;
         let Some(status) = process.ended() else {
             return Ok(None);
         };
@@ -253,7 +279,7 @@ impl Kid {
         self.gone += count(now.taken, self.begun.taken) - count(now.sent, self.begun.sent);
         self.lost += back.lost;
         if ran >= STEADY {
-            self.back_off = BACK_OFF;
+            self.back_off = BACK_OFF.min(launch.longest_back_off);
         }
         if !launch.quiet {
             eprintln!(
@@ -262,7 +288,7 @@ impl Kid {
             );
         }
         self.life = Life::Down(Instant::now() + self.back_off);
-        self.back_off = (self.back_off * 2).min(LONGEST_BACK_OFF);
+        self.back_off = (self.back_off * 2).min(launch.longest_back_off);
         self.restarts += 1;
         Ok(Some(back.slots))
     }

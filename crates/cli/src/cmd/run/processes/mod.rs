@@ -3,13 +3,16 @@
 //! one segment to the next one, that one's process puts into the next one's ring by itself.
 
 mod asked;
+mod cores;
 mod hello;
 mod io;
 mod kids;
 mod mover;
+pub mod outside;
 mod report;
 mod scheduling;
 pub mod segment;
+mod slots;
 
 use super::Args;
 use crate::common;
@@ -20,12 +23,13 @@ use crate::program;
 use crate::runner::{self, Plan as RunPlan};
 use crate::xdp::Offloads;
 use anyhow::{Context, Result, bail};
+use cores::Placing;
 use io::Io;
 use kids::{Kid, Launch};
 use mover::Mover;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use onefold_chain::segments::Segments;
-use onefold_chain::{Attached, Chain, Diagnostic};
+use onefold_chain::{Attached, Chain, Diagnostic, Interconnect};
 use onefold_levers::Setup;
 use onefold_nf::{Memory, Plan, Region, Seat, Shape, Waker};
 use onefold_packet::Timestamp;
@@ -33,6 +37,9 @@ use onefold_port_ring::Packets;
 use onefold_runtime::{Clock, PortSpec};
 use onefold_sched::spec::Spec;
 use onefold_verify::generate::adapt::Adapter;
+use outside::beyond::Beyond;
+use outside::fabric;
+use outside::place::Places;
 use scheduling::Scheduling;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -63,32 +70,33 @@ pub fn run(
         }
     };
     let clock = Clock::start();
-    let start = match live.is_empty() {
-        true => runner::first_time(inputs)?,
-        false => clock.origin(),
+    let recorded = match live.is_empty() {
+        true => Some(runner::first_time(inputs)?),
+        false => None,
     };
     let adapter = match args.adapt {
-        true => match super::workers::graph(args, chain, start, args.quiet) {
-            Ok(g) => Some(Adapter::new(&program::synthesize_graph(&g).program)),
-            Err(code) => return Ok(code),
-        },
+        true => {
+            match super::workers::graph(args, chain, recorded.unwrap_or(clock.origin()), args.quiet)
+            {
+                Ok(g) => Some(Adapter::new(&program::synthesize_graph(&g).program)),
+                Err(code) => return Ok(code),
+            }
+        }
         false => None,
     };
     let is_live = !live.is_empty();
     let mut run_plan = run_plan(args, clock, adapter, (live, &attached));
     let specs = runner::ports(chain, &mut run_plan)?;
+    let places = Places::new(chain, &segments, args.quiet)?;
     let wiring = Wiring::new(chain, &segments)?;
-    let (memory, fd) = Memory::create(wiring.plan.bytes, false).context("shared memory")?;
-    let plan = Plan {
-        bytes: memory.len(),
-        ..wiring.plan.clone()
-    };
-    let region = Arc::new(Region::new(memory, plan.shape)?);
+    // through interfaces and black boxes packets go in real time
+    let in_real_time = is_live || places.settle.is_some();
+    let (plan, region, fd) = shared_memory(&wiring)?;
     let seat = Seat::new(region.clone(), &plan, 0, Vec::new())?;
     let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
     let event: OwnedFd = event.into();
-    let (spec, place) = (policy(args, chain), placing(args, chain)?);
-    let spins = match place.cores.len() > segments.all.len() {
+    let (spec, place) = (policy(args, chain), cores::placing(args, chain, &segments)?);
+    let spins = match place.cores.len() > segments.all.len() && !place.rounds {
         true => SPINS,
         false => 0,
     };
@@ -96,13 +104,24 @@ pub fn run(
         memory: fd,
         event: event.try_clone()?,
         plan: plan.clone(),
-        start,
-        live: is_live,
+        start: match in_real_time {
+            true => clock.origin(),
+            false => recorded.unwrap_or(clock.origin()),
+        },
+        live: in_real_time,
         spins,
         quiet: args.quiet,
+        recorded: !is_live,
+        longest_back_off: args.back_off(),
     };
-    let kids = kids(&segments, &wiring, &launch, &place)?;
+    cores::say(&chain.cores, &place, args.quiet);
+    let fabric = match &places.cables {
+        Some(c) => fabric::start(c, place.housekeeping.map(|c| c as u32))?,
+        None => None,
+    };
+    let kids = kids(&segments, &wiring, &launch, (&places, &place))?;
     let ios = ios(specs, &wiring, &seat);
+    let forwards = wiring.forwards(&seat);
     runner::catch_interrupt();
     let setup = setup(
         &segments,
@@ -120,6 +139,7 @@ pub fn run(
         region,
         (launch, kids),
     );
+    mover.beyond(Beyond::new(forwards, fabric, places.settle));
     mover.ports(
         ios,
         (clock, is_live),
@@ -148,6 +168,17 @@ pub fn run(
     };
     drop(server);
     report::print(args, chain, &mut mover, ended)
+}
+
+/// The memory that all processes share.
+fn shared_memory(wiring: &Wiring) -> Result<(Plan, Arc<Region>, OwnedFd)> {
+    let (memory, fd) = Memory::create(wiring.plan.bytes, false).context("shared memory")?;
+    let plan = Plan {
+        bytes: memory.len(),
+        ..wiring.plan.clone()
+    };
+    let region = Arc::new(Region::new(memory, plan.shape)?);
+    Ok((plan, region, fd))
 }
 
 /// Options that do not go with it.
@@ -195,6 +226,8 @@ struct Outer {
 
 /// Which rings there are, and whose.
 struct Wiring {
+    /// Of a manager: rings that it takes from, and where what comes from each goes.
+    managed: Vec<(u32, u32)>,
     plan: Plan,
     /// By segment: ports of its chain, with the ring that packets come from, and the one that they leave through.
     ports: Vec<Vec<PortRings>>,
@@ -226,11 +259,24 @@ impl Wiring {
                 of.push((peer, ring, arrives));
             }
         };
-        for c in &segments.cuts {
-            let ring = links.len() as u32;
-            links.push((number(c.from), number(c.to)));
-            add(c.from, &c.port, (ring, false), format!("segment {}", c.to));
-            add(c.to, &c.port, (ring, true), format!("segment {}", c.from));
+        let mut managed = Vec::new();
+        // through interfaces there are no rings
+        let cuts = segments
+            .cuts
+            .iter()
+            .filter(|_| !chain.interconnect.is_wired());
+        for c in cuts {
+            let (from, mut to) = (links.len() as u32, links.len() as u32);
+            if chain.interconnect == Interconnect::Manager {
+                links.push((number(c.from), 0));
+                to += 1;
+                links.push((0, number(c.to)));
+                managed.push((from, to));
+            } else {
+                links.push((number(c.from), number(c.to)));
+            }
+            add(c.from, &c.port, (from, false), format!("segment {}", c.to));
+            add(c.to, &c.port, (to, true), format!("segment {}", c.from));
         }
         for p in &chain.ports {
             for (s, segment) in segments.all.iter().enumerate() {
@@ -273,6 +319,7 @@ impl Wiring {
             way.collect()
         });
         Ok(Wiring {
+            managed,
             around: around.collect(),
             plan: Plan::new(shape, &links)?,
             ports,
@@ -280,54 +327,18 @@ impl Wiring {
             exits,
         })
     }
+
+    /// What a manager forwards: from inputs of its seat to outputs.
+    fn forwards(&self, seat: &Seat) -> Vec<(usize, usize)> {
+        let ends = |(from, to): &(u32, u32)| Some((seat.input_of(*from)?, seat.output_of(*to)?));
+        self.managed.iter().filter_map(ends).collect()
+    }
 }
 
 /// The policy: the command line's, the chain file's, or what is best if nobody says anything.
 fn policy(args: &Args, chain: &Chain) -> Spec {
     let said = args.schedule().or(chain.schedule.as_ref()).cloned();
     said.unwrap_or_else(Spec::kernel)
-}
-
-/// Which core is for what.
-struct Placing {
-    /// Those that there are.
-    cores: Vec<usize>,
-    /// The launcher's and the policy's, if one is for them.
-    housekeeping: Option<usize>,
-    /// Those that functions are put on in turn, if nothing is said of them.
-    functions: Vec<usize>,
-}
-
-/// Where a policy is asked for, or a core for housekeeping, functions are on the other ones; else on all in turn.
-fn placing(args: &Args, chain: &Chain) -> Result<Placing> {
-    let cores = merge::cores();
-    let scheduled = args.schedule().is_some() || chain.schedule.is_some();
-    let housekeeping = match args.housekeeping() {
-        Some(core) if !cores.contains(&core) => {
-            bail!("--housekeeping: there is no core {core} to be had; there are {cores:?}")
-        }
-        Some(core) => Some(core),
-        None if scheduled && cores.len() > 1 => cores.first().copied(),
-        None => None,
-    };
-    let mut functions: Vec<usize> = match housekeeping {
-        Some(h) => cores.iter().copied().filter(|c| *c != h).collect(),
-        // the first one is the launcher's, as far as there are others
-        None => cores
-            .iter()
-            .copied()
-            .skip(1)
-            .chain(cores.first().copied())
-            .collect(),
-    };
-    if cores.len() < 2 {
-        functions.clear();
-    }
-    Ok(Placing {
-        cores,
-        housekeeping,
-        functions,
-    })
 }
 
 /// What a policy is shown.
@@ -359,7 +370,7 @@ fn setup(
             .map(|k| k.core.map(|c| c as usize).or(only))
             .collect(),
         priorities: segments.all.iter().map(|s| s.priority).collect(),
-        ways: scheduling::ways(plan, &entries),
+        ways: scheduling::ways(plan, &entries, &segments.cuts),
         housekeeping: place
             .housekeeping
             .or(only.filter(|_| place.cores.len() < 2)),
@@ -372,31 +383,22 @@ fn kids(
     segments: &Segments,
     wiring: &Wiring,
     launch: &Launch,
-    place: &Placing,
+    (places, placing): (&Places, &Placing),
 ) -> Result<Vec<Kid>> {
     let mut all = Vec::new();
-    let cores = &place.cores;
     for (i, segment) in segments.all.iter().enumerate() {
-        let chosen = match place.functions.len() {
-            0 => None,
-            n => place.functions.get(i % n).map(|c| *c as u32),
-        };
-        if let Some(core) = segment.affinity
-            && !cores.contains(&(core as usize))
-        {
-            bail!(
-                "{}: affinity: there is no core {core} to be had; there are {cores:?}",
-                segment.name
-            );
-        }
-        let core = segment.affinity.or(chosen);
         let rings = wiring.ports.get(i).cloned().unwrap_or_default();
         let around = wiring.around.get(i).cloned().unwrap_or_default();
+        let place = (
+            placing.functions.get(i).copied().flatten(),
+            places.outside.get(i).cloned().unwrap_or_default(),
+            places.isolation.get(i).cloned().unwrap_or_default(),
+        );
         all.push(Kid::new(
             i as u32 + 1,
             segment,
             (rings, around),
-            core,
+            place,
             launch,
         )?);
     }

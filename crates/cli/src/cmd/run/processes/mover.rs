@@ -11,6 +11,7 @@ mod ending;
 use super::asked::Questions;
 use super::io::Io;
 use super::kids::{Kid, Launch};
+use super::outside::beyond::Beyond;
 use super::scheduling::Scheduling;
 use crate::live::LivePlan;
 use crate::progress::Progress;
@@ -72,6 +73,10 @@ pub struct Mover {
     came: u64,
     /// Packets that are still in rings at the end: a process that was to take them is not there, or too slow.
     pub left: u64,
+    /// Slots that nobody has in the end: there are none, but for an error of Onefold's.
+    pub missing: u64,
+    /// What is not between a process and the next one by rings.
+    pub beyond: Beyond,
     /// Who of the processes runs when.
     pub scheduling: Option<Scheduling>,
     /// Packets that were dropped where they entered, because a policy wanted that.
@@ -107,12 +112,25 @@ impl Mover {
             looked: Instant::now(),
             came: 0,
             left: 0,
+            missing: 0,
+            beyond: Beyond::default(),
             scheduling: None,
             shed: 0,
             questions: None,
             stopped: false,
             begun: Instant::now(),
         }
+    }
+
+    /// These are forwarded, or not in rings.
+    pub fn beyond(&mut self, beyond: Beyond) {
+        self.beyond = beyond;
+    }
+
+    /// Is nothing under way?
+    fn is_quiet(&mut self) -> bool {
+        let quiet = !self.packets.is_blocked() && quiet(&self.region, &self.rings);
+        self.beyond.is_quiet(quiet, &self.region)
     }
 
     /// A policy is at work from now on. What enters at each port is told apart for it.
@@ -211,6 +229,7 @@ impl Mover {
     /// Looks after the processes.
     fn look(&mut self) -> Result<()> {
         self.looked = Instant::now();
+        self.beyond.look()?;
         for kid in &mut self.kids {
             if let Some(slots) = kid.look(&self.launch, &self.region)? {
                 self.packets.seat().reclaim(&slots);
@@ -262,7 +281,7 @@ impl Mover {
                 all += self.some.len();
                 io.sent.packets += self.some.len() as u64;
                 io.sent.bytes += self.some.iter().map(|p| p.len() as u64).sum::<u64>();
-                let now = match self.live {
+                let now = match self.launch.live {
                     true => self.clock.now(),
                     false => self.now,
                 };
@@ -276,10 +295,11 @@ impl Mover {
                 self.free.append(&mut self.some);
             }
         }
+        all += self.beyond.forward(self.packets.seat())?;
+        self.packets.flush()?;
         if all > 0 {
             self.packets.seat().release();
         }
-        self.packets.flush()?;
         Ok(all)
     }
 
@@ -313,7 +333,7 @@ impl Mover {
         }
         // one at a time, by wish
         let alone = self.batch == 1 || self.last.is_some_and(|last| last != port);
-        !alone || quiet(&self.region, &self.rings)
+        !(alone || self.beyond.is_slow()) || self.is_quiet()
     }
 
     /// Recorded packets go in, as many as may. `None`: there are none any more.
@@ -353,6 +373,7 @@ impl Mover {
     /// What is in `some` goes in.
     fn send(&mut self, output: usize) -> Result<()> {
         self.came += self.some.len() as u64;
+        self.beyond.fed();
         self.packets.send(output, &mut self.some);
         self.packets.flush()?;
         self.free.append(&mut self.some);
@@ -417,7 +438,7 @@ impl Mover {
             let moved = self.drain()?;
             let fed = self.feed()?;
             let passed = self.tend()?;
-            if fed.is_none() && quiet(&self.region, &self.rings) && self.drain()? == 0 {
+            if fed.is_none() && self.is_quiet() && self.drain()? == 0 {
                 break;
             }
             interrupted = runner::interrupted().load(Ordering::Relaxed);
@@ -445,7 +466,9 @@ impl Mover {
         }
         progress.finish();
         let seconds = begun.elapsed().as_secs_f64();
-        self.end(Some(self.now + linger))?;
+        // in real time, clocks have gone on by themselves
+        let to = (!self.launch.live).then_some(self.now + linger);
+        self.end(to)?;
         Ok(Ended {
             seconds,
             interrupted,

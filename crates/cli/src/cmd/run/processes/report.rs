@@ -16,6 +16,10 @@ use std::sync::atomic::Ordering;
 const PROCESS_ENDED: &str = "process ended";
 /// Of packets that were still in rings at the end.
 const LEFT: &str = "waiting for a process at the end";
+/// Of packets that went into black boxes and interfaces, or into processes that have ended, and did not come out: what
+/// black boxes drop, and what was lost on the way, cannot be told apart.
+const NOT_SEEN_AGAIN: &str =
+    "not seen again (black boxes, interfaces between processes, processes that ended)";
 /// Of packets that a scheduling policy had dropped where they entered.
 const SHED: &str = "shed at the entry";
 /// Of packets that found no room in a ring.
@@ -63,6 +67,8 @@ impl Sum {
                 sum.add(r);
             }
             match u64::try_from(kid.gone) {
+                // what rings say of it is a part of the truth
+                _ if mover.beyond.is_slow() => {}
                 Ok(0) => {}
                 Ok(gone) => sum.drop(PROCESS_ENDED, gone),
                 // it had made more than it had dropped
@@ -78,6 +84,18 @@ impl Sum {
         let lost = mover.packets.counts().lost;
         if lost > 0 {
             sum.drop(RING_FULL, lost);
+        }
+        if mover.beyond.is_slow() {
+            let (came, went) = (
+                sum.packets_in + sum.created,
+                sum.packets_out + sum.dropped + sum.held,
+            );
+            match came.checked_sub(went) {
+                Some(0) => {}
+                Some(n) => sum.drop(NOT_SEEN_AGAIN, n),
+                // a black box says something by itself
+                None => sum.created += went - came,
+            }
         }
         sum
     }
@@ -160,7 +178,23 @@ fn process(mover: &Mover, i: usize) -> Value {
         "cpu_seconds": report.get("cpu_seconds"),
         "levels": report.get("levels"),
         "verification": report.get("verification"),
+        "black_box": doors(&report),
     })
+}
+
+/// What went into a black box and what came out of it, by its ports; `null`: it is none.
+fn doors(report: &Value) -> Value {
+    let all = report.get("ports").and_then(Value::as_object);
+    let doors = all.into_iter().flatten().filter_map(|(name, v)| {
+        let n = name.strip_prefix("box ")?;
+        let count = |way: &str| v.pointer(&format!("/{way}/packets")).cloned();
+        Some(json!({ "port": n.parse::<u32>().ok()?, "into": count("out"), "out_of": count("in") }))
+    });
+    let doors: Vec<Value> = doors.collect();
+    match doors.is_empty() {
+        true => Value::Null,
+        false => doors.into(),
+    }
 }
 
 /// All of it, also of a run that goes on.
@@ -208,6 +242,7 @@ pub fn json(mode: Mode, mover: &Mover, ended: Ended) -> Value {
         "mpps": sum.packets_in as f64 / ended.seconds.max(1e-9) / 1e6,
         "capture_seconds": ended.span.as_secs_f64(),
         "conserved": sum.balanced(),
+        "slots_missing": mover.missing,
         "interrupted": ended.interrupted,
         "rules": [],
         "processes": all.collect::<Vec<_>>(),

@@ -3,10 +3,11 @@
 
 use super::kids::Kid;
 use anyhow::{Context, Result};
+use onefold_chain::segments::Cut;
 use onefold_control::{Failure, Kind, default_folder};
 use onefold_levers::sys::{self, Attributes};
 use onefold_levers::{Controller, Figures, Setup, Shared, Way};
-use onefold_nf::{Plan, Purpose};
+use onefold_nf::Plan;
 use onefold_sched::spec::Spec;
 use onefold_sched::{ChainSet, MILLISECOND, MOST_CHAINS};
 use serde_json::{Value, json};
@@ -60,9 +61,10 @@ pub struct Scheduling {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The ways through the processes: one for each port that packets enter at, and the functions that they can come to from
-/// there, nearest first. `entries`: port, and its ring.
-pub fn ways(plan: &Plan, entries: &[(String, u32)]) -> Vec<Way> {
+/// The ways through the processes: one for each port that packets enter at, and the functions that they can come to
+/// from there, nearest first. `entries`: port, and its ring; between functions packets go by `cuts`, however they are
+/// connected.
+pub fn ways(plan: &Plan, entries: &[(String, u32)], cuts: &[Cut]) -> Vec<Way> {
     let mut all = Vec::new();
     for (name, ring) in entries.iter().take(MOST_CHAINS - 1) {
         let Some(first) = plan.rings.get(*ring as usize) else {
@@ -73,12 +75,10 @@ pub fn ways(plan: &Plan, entries: &[(String, u32)]) -> Vec<Way> {
         // Bound: each process once
         while let Some(here) = reached.get(at).copied() {
             at += 1;
-            let from_here = |r: &&onefold_nf::RingPlan| {
-                r.from == here && r.to != 0 && r.purpose == Purpose::Packets
-            };
-            for r in plan.rings.iter().filter(from_here) {
-                if !reached.contains(&r.to) {
-                    reached.push(r.to);
+            for cut in cuts.iter().filter(|c| c.from as u32 + 1 == here) {
+                let to = cut.to as u32 + 1;
+                if !reached.contains(&to) {
+                    reached.push(to);
                 }
             }
         }

@@ -2,6 +2,9 @@
 //! who launched it.
 
 use super::hello::{Hello, LONGEST};
+use super::outside::Wire;
+use super::outside::attach::{Attached, attach, packet_port};
+use super::outside::sleeper::Sleeper;
 use crate::cmd::run::{self, Made, workers};
 use crate::common;
 use crate::deploy::{Renewal, Verifier};
@@ -16,7 +19,7 @@ use onefold_nf::service::{ServiceClock, publish, thread_time};
 use onefold_nf::{Channel, LONGEST_SLEEP, Memory, Plan, Region, Seat, State, Waker};
 use onefold_packet::Timestamp;
 use onefold_port_ring::{Packets, RingPort, Shared, lock};
-use onefold_runtime::{Clock, Polling, PortSpec, Rhythm, Step, Worker};
+use onefold_runtime::{Clock, Polling, Port, PortSpec, Rhythm, Step, Worker};
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -56,14 +59,36 @@ pub fn run(args: &Args) -> Result<u8> {
     let region = Arc::new(Region::new(memory, plan.shape)?);
     let seat = Seat::new(region, &plan, hello.me, vec![Waker::Event(event)])?;
     let quota = plan.shape.slots as usize / (plan.shape.nfs as usize + 1) / 2;
-    let packets: Shared = Arc::new(Mutex::new(Packets::new(seat, !hello.live, quota)));
+    let packets: Shared = Arc::new(Mutex::new(Packets::new(seat, hello.recorded, quota)));
     let args = args.run.silent();
-    let mut process = match Process::new(&args, hello, packets)? {
+    let boxed = hello.outside.boxed.as_ref();
+    let mut attached = boxed.map(|b| attach(b, &args.dpdk())).transpose()?;
+    let devices = devices(&hello.outside.wires, attached.as_mut())?;
+    let mut process = match Process::new(&args, hello, packets, devices)? {
         Ok(p) => p,
         Err(code) => return Ok(code),
     };
     process.run()?;
+    if let Some(a) = attached {
+        a.end();
+    }
     process.report(&args, &mut channel)
+}
+
+/// Devices of a process, each with the port of its chain that packets leave through, and the one that they arrive at.
+type Devices = Vec<(Option<String>, Option<String>, Box<dyn Port>)>;
+
+fn devices(wires: &[Wire], attached: Option<&mut Attached>) -> Result<Devices> {
+    let mut all = Devices::new();
+    for w in wires {
+        let name = w.sends.as_ref().or(w.receives.as_ref());
+        let port = packet_port(name.map_or("", |n| n), &w.interface)?;
+        all.push((w.sends.clone(), w.receives.clone(), port));
+    }
+    for (port, device) in attached.map(|a| a.devices.drain(..)).into_iter().flatten() {
+        all.push((Some(port.clone()), Some(port), device));
+    }
+    Ok(all)
 }
 
 /// A part of a chain that runs.
@@ -74,6 +99,8 @@ struct Process {
     region: Arc<Region>,
     me: u32,
     live: bool,
+    /// What has waited for room for too long is given up.
+    gives_up: bool,
     /// The program that it began with.
     made: Option<(crate::program::Synthesized, crate::deploy::Verification)>,
     renewal: Renewal,
@@ -86,6 +113,8 @@ struct Process {
     /// Batches since it yielded.
     batches: u32,
     begun: Instant,
+    /// Of one that has devices besides its rings.
+    sleeper: Option<Sleeper>,
 }
 
 impl Process {
@@ -94,7 +123,12 @@ impl Process {
         args: &run::Args,
         hello: Hello,
         packets: Shared,
+        devices: Devices,
     ) -> Result<std::result::Result<Process, u8>> {
+        let args = &match hello.recorded {
+            true => args.without_protection(),
+            false => args.clone(),
+        };
         let chain = hello.chain.chain();
         let start = Timestamp(hello.start);
         let graph = match workers::graph(args, &chain, start, true) {
@@ -109,8 +143,12 @@ impl Process {
             Ok(begun) => begun,
             Err(code) => return Ok(Err(code)),
         };
-        let mut specs = Vec::new();
+        let with_devices = !devices.is_empty();
+        let mut specs = device_ports(&chain, devices);
         for p in &chain.ports {
+            if hello.outside.has(&p.name) {
+                continue;
+            }
             let rings = hello.ports.iter().find(|r| r.0 == p.name);
             let (input, output) = rings.map_or((None, None), |r| (r.1, r.2));
             let ends = {
@@ -138,14 +176,20 @@ impl Process {
         let done = region
             .nf(hello.me)
             .map(|b| b.said().done.load(Ordering::Relaxed));
+        let mut worker = Worker::new(executor, specs, args.batch_size());
+        let sleeper = with_devices
+            .then(|| Sleeper::new(region.clone(), hello.me, &mut worker))
+            .transpose()?;
         Ok(Ok(Process {
-            worker: Worker::new(executor, specs, args.batch_size()),
+            worker,
+            sleeper,
             renewal: Renewal::new(verifier, policy, false, !hello.live),
             made,
             chain,
             packets,
             me: hello.me,
             live: hello.live,
+            gives_up: hello.live && !hello.recorded,
             done: done.unwrap_or_default(),
             spins: Spins::new(hello.spins),
             blocked: None,
@@ -182,6 +226,9 @@ impl Process {
                 }
             };
             if attend {
+                if self.sleeper.is_some() {
+                    self.worker.attend();
+                }
                 self.warn();
                 runner::forward_prints(self.worker.executor().flow_mut().peek_graph_mut());
             }
@@ -222,7 +269,7 @@ impl Process {
         if all.is_blocked() {
             let since = *self.blocked.get_or_insert_with(Instant::now);
             let full = self.region.nf(self.me).map(|b| b.orders().full());
-            if self.live && since.elapsed() >= full.unwrap_or_default().patience() {
+            if self.gives_up && since.elapsed() >= full.unwrap_or_default().patience() {
                 all.give_up();
             }
         }
@@ -253,7 +300,7 @@ impl Process {
     /// May packets be taken in, or is room waited for?
     fn may_take(&self) -> bool {
         self.blocked
-            .is_none_or(|since| !self.live && since.elapsed() >= BLOCKED)
+            .is_none_or(|since| !self.gives_up && since.elapsed() >= BLOCKED)
     }
 
     /// There is nothing to do at present.
@@ -283,6 +330,12 @@ impl Process {
             return Ok(());
         };
         let ordered = || block.orders().command.load(Ordering::Acquire) != self.done;
+        if let Some(sleeper) = &mut self.sleeper {
+            drop(all);
+            let packets = &self.packets;
+            let awake = || !lock(packets).seat().is_idle() || ordered();
+            return sleeper.sleep((&mut self.worker, clock), awake);
+        }
         let seat = all.seat();
         if !self.spins.until(|| !seat.is_idle() || ordered()) {
             seat.sleep(most, ordered);
@@ -335,6 +388,9 @@ impl Process {
         for w in self.worker.take_warnings() {
             eprintln!("{}: {w}", self.chain.name);
         }
+        for r in self.worker.take_remarks() {
+            eprintln!("{}: {}: {}", self.chain.name, r.port, r.text);
+        }
     }
 
     /// Says at the end what it has done.
@@ -381,6 +437,26 @@ impl Process {
         }
         Ok(common::HOLDS)
     }
+}
+
+/// Ports of its chain that are devices: two of them, where one cable has both ways.
+fn device_ports(chain: &Chain, devices: Devices) -> Vec<PortSpec> {
+    let port = |name: &Option<String>| {
+        let name = name.as_ref()?;
+        chain.ports.iter().find(|p| p.name == *name)
+    };
+    let all = devices.into_iter().map(|(sends, receives, device)| {
+        let (out, arrives) = (port(&sends), port(&receives));
+        PortSpec {
+            name: sends.or(receives).unwrap_or_default(),
+            entry: arrives.and_then(|p| p.source).map(|s| ElemId(s as u32)),
+            sinks: out.map_or(Vec::new(), |p| {
+                p.sinks.iter().map(|s| ElemId(*s as u32)).collect()
+            }),
+            port: Some(device),
+        }
+    });
+    all.collect()
 }
 
 /// What was taken in is done with, unless what came of it waits for room, and has not done so for long: then rings fill

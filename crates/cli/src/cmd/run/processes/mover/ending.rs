@@ -2,8 +2,9 @@
 
 use super::{COMMAND, DRAIN, Mover};
 use crate::cmd::run::processes::kids::Kid;
+use crate::cmd::run::processes::slots;
 use anyhow::Result;
-use onefold_nf::{LIFE, occupancy, quiet};
+use onefold_nf::{LIFE, occupancy};
 use onefold_packet::Timestamp;
 use std::time::{Duration, Instant};
 
@@ -33,9 +34,14 @@ impl Mover {
         for kid in &mut self.kids {
             kid.end(COMMAND);
         }
+        self.beyond.end();
         self.drain()?;
         self.packets.give_up();
         self.left = self.rings.iter().map(|r| u64::from(occupancy(r))).sum();
+        // handles of the launcher's own may have some still
+        self.free.clear();
+        self.some.clear();
+        self.missing = slots::missing(&self.region, &self.launch.plan, self.packets.seat());
         for io in &mut self.ios {
             if let Some(p) = &mut io.port {
                 p.finish()?;
@@ -48,12 +54,12 @@ impl Mover {
     fn settle(&mut self, most: Duration) -> Result<()> {
         let begun = Instant::now();
         // Bound: a chain whose processes run comes to rest; one that does not has `COMMAND`
-        while begun.elapsed() < if self.live { most } else { COMMAND } {
+        while begun.elapsed() < if self.launch.live { most } else { COMMAND } {
             let moved = self.drain()?;
             self.tend()?;
             let ports = self.ios.iter().filter_map(|io| io.port.as_ref());
             let backlog = ports.map(|p| p.backlog()).sum::<usize>();
-            if moved == 0 && backlog == 0 && quiet(&self.region, &self.rings) {
+            if moved == 0 && backlog == 0 && self.is_quiet() {
                 break;
             }
             for p in self.ios.iter_mut().filter_map(|io| io.port.as_mut()) {
