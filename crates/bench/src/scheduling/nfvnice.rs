@@ -13,7 +13,8 @@ pub(super) const MEDIUM: u64 = 270 * TIMES;
 pub(super) const HEAVY: u64 = 550 * TIMES;
 
 /// What had to shrink in all of them.
-pub(super) const SHRUNK: &str = "Costs are ten times the paper's and loads a tenth, so that one core (the generator's, the \
+pub(super) const SHRUNK: &str = "Costs are ten times the paper's and loads a tenth, so that one core (the \
+    generator's, the \
 launcher's \
     and the policy's) can offer more than the other one (the functions') can do: the ratio of load to capacity, \
     which decides \

@@ -54,14 +54,6 @@ impl Io {
         Some(port.link().name())
     }
 
-    /// These packets leave here now; how long live ones were in the chain is remembered.
-    pub fn left(&mut self, live: bool, packets: &[Pkt], now: Timestamp) {
-        for p in packets.iter().filter(|_| live) {
-            let stayed = now.0.saturating_sub(p.anno.timestamp.0);
-            self.stayed.record(u64::try_from(stayed).unwrap_or(0));
-        }
-    }
-
     /// The key `latency` of a port in the report: how long packets that left here were in the chain, ns; `None`: none
     /// did.
     pub fn latency(&self) -> Option<Value> {
@@ -71,5 +63,13 @@ impl Io {
             "p50": told.p50, "p90": told.p90, "p99": told.p99, "p999": told.p999, "max": told.max, "mean": told.mean,
             "buckets": buckets,
         }))
+    }
+}
+
+/// These packets leave now: how long live ones were in the chain is added.
+pub fn add_stayed(to: &mut Histogram, live: bool, packets: &[Pkt], now: Timestamp) {
+    for p in packets.iter().filter(|_| live) {
+        let stayed = now.0.saturating_sub(p.anno.timestamp.0);
+        to.record(u64::try_from(stayed).unwrap_or(0));
     }
 }

@@ -9,7 +9,7 @@
 mod ending;
 
 use super::asked::Questions;
-use super::io::Io;
+use super::io::{Io, add_stayed};
 use super::kids::{Kid, Launch};
 use super::outside::beyond::Beyond;
 use super::scheduling::Scheduling;
@@ -285,7 +285,7 @@ impl Mover {
                     true => self.clock.now(),
                     false => self.now,
                 };
-                io.left(self.live, &self.some, now);
+                add_stayed(&mut io.stayed, self.live, &self.some, now);
                 if let Some(port) = &mut io.port {
                     port.transmit(&mut self.some, now)?;
                 }
