@@ -341,7 +341,7 @@ fn looks_allocate_nothing() {
         let mut w = World::new(3);
         let real: Spec = spec.parse().unwrap();
         if !root && (real.is_real_time() || real.has_shares()) {
-            onefold_testing::skip(&format!("{spec} takes root"));
+            onefold_testing::skip(format!("{spec} takes root"));
             continue;
         }
         let mut c = w.controller(spec);

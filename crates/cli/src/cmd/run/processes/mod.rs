@@ -150,6 +150,9 @@ pub fn run(
         return Ok(common::HOLDS_NOT);
     }
     mover.schedule(Scheduling::start(setup, &spec, args.quiet)?);
+    if !spec.is_kernel() {
+        scheduling::move_before_others();
+    }
     let server = match is_live {
         true => asked::start(args, &chain.name, &mut mover)?,
         false => None,
