@@ -65,6 +65,10 @@ part_reloads() {
 part_scaling() {
   $CARGO test --profile quick --locked -p onefold --test live -- --ignored --nocapture load::
 }
+# schedule: scheduling policies on three functions of 120, 270 and 550 cycles on one core, in turn: figures (root)
+part_schedule() {
+  $CARGO test --profile quick --locked -p onefold --test scheduling -- --ignored --nocapture figures
+}
 # kills: a thousand processes of functions and black boxes killed at half load, another chain beside them that loses nothing (root)
 part_kills() {
   # as `make test` builds it

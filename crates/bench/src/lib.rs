@@ -37,6 +37,7 @@ mod ranges;
 mod rng;
 mod rules;
 mod run;
+pub mod scheduling;
 mod sizes;
 mod traffic;
 mod zipf;

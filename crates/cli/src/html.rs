@@ -11,11 +11,13 @@ mod experiment;
 mod explain;
 mod layout;
 mod live;
+mod sched;
 
 pub use bench::bench_page;
 pub use experiment::experiment_page;
 pub use explain::explain_page;
 pub use live::live_page;
+pub use sched::sched_page;
 
 const CSS: &str = include_str!("../assets/page.css");
 const JS: &str = include_str!("../assets/graph.js");

@@ -106,6 +106,13 @@ impl Histogram {
         Some(self.max)
     }
 
+    /// Buckets with values in them, from the shortest to the longest: the greatest value of each, and how many it has.
+    /// What is counted twice of one histogram can be told apart by their difference.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let all = self.counts.iter().enumerate().filter(|(_, n)| **n > 0);
+        all.map(|(b, n)| (greatest(b), *n))
+    }
+
     /// What is told of it; `None` without values.
     pub fn told(&self) -> Option<Percentiles> {
         let p = |share| self.percentile(share);

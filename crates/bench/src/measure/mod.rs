@@ -22,6 +22,7 @@ mod seen;
 mod subject;
 mod unseen;
 mod unseen_frames;
+mod usual;
 
 pub use aim::{AimError, AimParams, Aimed, Lane, MAX_PER_FLOW, Opening, aim};
 pub use alternate::{Candidate, Measured, Outcome, Sample, Settings, alternate};

@@ -4,4 +4,5 @@ pub mod experiment;
 pub mod live;
 pub mod markdown;
 pub mod point;
+pub mod sched;
 pub mod text;

@@ -165,6 +165,22 @@ fn entry(chain: &Chain, asked: Option<&str>) -> Result<usize> {
 }
 
 impl Point {
+    /// What traffic is wanted that enters there.
+    fn aimed_at(&self, entry: ElemId) -> AimParams {
+        AimParams {
+            flows: self.flows,
+            sizes: self.sizes.clone(),
+            protocols: self.protocols,
+            strict: false,
+            entry,
+            replies: self.replies,
+            one_way: false,
+            frames_per_flow: MAX_PER_FLOW,
+            keep_opening: false,
+            seed: self.seed,
+        }
+    }
+
     /// Makes a chain's packets and executions. `None`: its errors have been printed. Remarks are added to `warnings`;
     /// `go_on` is told how much of how much is done, and stops it by saying no.
     pub fn make(
@@ -203,18 +219,7 @@ impl Point {
             warnings.push(format!("{name}: {told}"));
         }
         let entry = chain.ports.get(port);
-        let params = AimParams {
-            flows: self.flows,
-            sizes: self.sizes.clone(),
-            protocols: self.protocols,
-            strict: false,
-            entry: ElemId(entry.and_then(|p| p.source).unwrap_or(0) as u32),
-            replies: self.replies,
-            one_way: false,
-            frames_per_flow: MAX_PER_FLOW,
-            keep_opening: false,
-            seed: self.seed,
-        };
+        let params = self.aimed_at(ElemId(entry.and_then(|p| p.source).unwrap_or(0) as u32));
         let ports = crate::cmd::verify::ports(&chain);
         let mut aimed = match aim(&fresh, &made.program, &ports, &params, go_on) {
             Ok(a) => a,

@@ -1,7 +1,7 @@
 //! `onefold bench`: what a packet costs.
 
 use crate::bench::point::{Mode, Point, modes, reports, split};
-use crate::bench::{live, markdown, text};
+use crate::bench::{live, markdown, sched, text};
 use crate::classifier::ClassifierArg;
 use crate::common::{self, ChainArgs, key_value};
 use crate::progress::Progress;
@@ -19,6 +19,8 @@ use std::sync::atomic::Ordering;
 enum Reserved {
     /// Chains on network interfaces between two namespaces that it makes, and the kernel beside them (as root)
     Live(Box<live::Args>),
+    /// Scheduling policies on functions in processes, beside each other: the experiments of the papers on it
+    Sched(Box<sched::Args>),
 }
 
 /// Options of `onefold bench`.
@@ -39,7 +41,8 @@ enum Reserved {
     onefold bench isp-edge:rules=acl-251.rules isp-edge:rules=acl-713.rules --size imix --replies\n  \
     onefold bench --experiment list\n  \
     onefold bench --experiment chain-length --html chain-length.html\n\n\
-    Chains on network interfaces, and the kernel beside them: onefold bench live --help\n\n\
+    Chains on network interfaces, and the kernel beside them: onefold bench live --help\n\
+    Scheduling of functions in processes: onefold bench sched --help\n\n\
     Exit status: 0 measured, 1 packets are not all accounted for, 2 wrong use or bad input.",
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
@@ -344,8 +347,10 @@ fn bound(args: &Args, warnings: &mut Vec<String>) -> Result<Option<usize>> {
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<u8> {
-    if let Some(Reserved::Live(args)) = &args.reserved {
-        return live::run(args);
+    match &args.reserved {
+        Some(Reserved::Live(args)) => return live::run(args),
+        Some(Reserved::Sched(args)) => return sched::run(args),
+        None => {}
     }
     args.check()?;
     runner::catch_interrupt();

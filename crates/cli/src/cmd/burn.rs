@@ -4,6 +4,7 @@
 use crate::common;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use onefold_levers::sys;
 use onefold_nf::cycles;
 use onefold_nf::native::{Native, NativePacket};
 use std::path::{Path, PathBuf};
@@ -76,6 +77,9 @@ pub struct Args {
     /// Keeps its core for so long at the first packet, and takes nothing meanwhile: a function that has stalled
     #[arg(long, value_name = "MS", default_value_t = 0)]
     stall: u64,
+    /// Sleeps for what packets cost instead of computing: as slow as a function on a core of its own, without one
+    #[arg(long)]
+    asleep: bool,
     /// Takes what waits without ever standing back for others: neither yields nor relinquishes, even if it is told to
     #[arg(long)]
     stubborn: bool,
@@ -181,6 +185,32 @@ impl Watched<'_> {
     }
 }
 
+/// A core that is not there: work on it takes its time, and nobody else's.
+struct Asleep {
+    /// Ticks of a nanosecond.
+    rate: f64,
+    /// Until when all work so far takes.
+    until: Instant,
+}
+
+impl Asleep {
+    fn new() -> Asleep {
+        sys::exact_timers();
+        Asleep {
+            rate: cycles::per_nanosecond(),
+            until: Instant::now(),
+        }
+    }
+
+    /// So many ticks of work begin now, or behind what there is to do.
+    fn work(&mut self, ticks: u64) {
+        let now = Instant::now();
+        let took = Duration::from_nanos((ticks as f64 / self.rate.max(1e-3)) as u64);
+        self.until = self.until.max(now) + took;
+        std::thread::sleep(self.until.saturating_duration_since(now));
+    }
+}
+
 /// Runs it.
 pub fn run(args: &Args) -> Result<u8> {
     let mut costs = Costs::new(args)?;
@@ -196,6 +226,7 @@ pub fn run(args: &Args) -> Result<u8> {
         seen: None,
     });
     let mut stall = Duration::from_millis(args.stall);
+    let mut asleep = args.asleep.then(Asleep::new);
     let mut batch = Vec::new();
     while !place.is_over() {
         if let Some(list) = watched.as_mut().and_then(Watched::changed)
@@ -217,8 +248,13 @@ pub fn run(args: &Args) -> Result<u8> {
             }
             stall = Duration::ZERO;
         }
+        if let Some(asleep) = &mut asleep {
+            asleep.work(batch.iter().map(|p| costs.of(p)).sum());
+        }
         for p in batch.drain(..) {
-            cycles::burn(costs.of(&p));
+            if asleep.is_none() {
+                cycles::burn(costs.of(&p));
+            }
             let to = p.port ^ 1;
             place.write(p, to);
         }

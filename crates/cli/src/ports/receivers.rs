@@ -36,8 +36,8 @@ impl PortArg {
             )),
             Kind::Xdp(d, _) => match onefold_port_xdp::queues(&d.interface) {
                 Some(n) if n as usize != workers => Err(format!(
-                    "port {port}: {} has {n} receive queues; as many as workers (or groups of flows) would give each its \
-                     own, ethtool -L {} combined {workers} or rx {workers}",
+                    "port {port}: {} has {n} receive queues; as many as workers (or groups of flows) would give each \
+                     its own, ethtool -L {} combined {workers} or rx {workers}",
                     d.interface, d.interface
                 )),
                 // one that is not there is said when it is opened

@@ -3,7 +3,7 @@
 
 use crate::edge::{Connections, Edge, TRIES, number};
 use crate::running::PATIENCE;
-use crate::scaling::{edge, nothing_lost_inside, servers};
+use crate::scaling::{at_their_workers, edge, servers};
 use serde_json::Value;
 use std::time::Instant;
 
@@ -54,7 +54,7 @@ fn reloads(name: &str, times: u64) {
         assert_eq!(number(&v, &["reloads"]), times, "{v}");
         connections.end();
         let v = edge.onefold.stop();
-        nothing_lost_inside(&v);
+        at_their_workers(&v);
         // bindings have gone on: no reply was unknown
         let drops = v["drops_by_element"].as_array().into_iter().flatten();
         let unknown = |d: &&Value| d["reason"].as_str().is_some_and(|r| r.contains("mapping"));
@@ -92,7 +92,7 @@ fn all_workers_go_on_with_the_new_chain_or_none_does() {
         let v = edge.status();
         assert_eq!(number(&v, &["reloads"]), 0, "{v}");
         connections.end();
-        nothing_lost_inside(&edge.onefold.stop());
+        at_their_workers(&edge.onefold.stop());
     }
 }
 
@@ -126,7 +126,7 @@ fn rules_and_routes_take_effect_at_all_workers() {
         edge.json(&["route", "remove", "203.0.113.0/24"]);
         connections.go_on();
         connections.end();
-        nothing_lost_inside(&edge.onefold.stop());
+        at_their_workers(&edge.onefold.stop());
     }
 }
 

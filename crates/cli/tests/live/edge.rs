@@ -218,7 +218,7 @@ pub fn number(v: &Value, path: &[&str]) -> u64 {
     path.iter().fold(v, |v, key| &v[key]).as_u64().unwrap_or(0)
 }
 
-/// Drops that packets of connections have no part in: neighbours that nobody has, frames of the hosts' own.
+/// Packets that ports have lost, for whatever reason.
 pub fn lost(v: &Value) -> u64 {
     let ports = v["ports"].as_object().into_iter().flatten();
     let lost = ports.flat_map(|(_, p)| p["lost"].as_object().into_iter().flatten());

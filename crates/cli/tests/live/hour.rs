@@ -205,7 +205,9 @@ fn soak(name: &str, most: Duration) {
     let [before, after] = [1, 3].map(|q| [0, 1, 2].map(|at| quarter(&seen, q, at)));
     let lost: Vec<&Value> = ["lan", "wan"].map(|p| &v["ports"][p]["lost"]).to_vec();
     println!(
-        "soak: {} minutes, {LASTING} lasting connections, {connections} short ones, {datagrams} datagrams of new flows, {} numbered ones ({missing} missing, {late} late), {} packets; {} reloads, {} other changes, {} moves of groups; memory {} KiB in the second quarter, {} in the last, {} descriptors; lost at ports {lost:?}",
+        "soak: {} minutes, {LASTING} lasting connections, {connections} short ones, {datagrams} datagrams of \
+         new flows, {} numbered ones ({missing} missing, {late} late), {} packets; {} reloads, {} other changes, {} \
+         moves of groups; memory {} KiB in the second quarter, {} in the last, {} descriptors; lost at ports {lost:?}",
         begun.elapsed().as_secs() / 60,
         sent * servers().len() as u64,
         number(&v, &["packets_in"]),

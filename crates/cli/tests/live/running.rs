@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// Longest time for what takes a moment: many times what it takes on a quiet machine. (Threads of another class that have
-/// a core to themselves were seen to keep all others from it for twenty seconds.)
+/// Longest time for what takes a moment: many times what it takes on a quiet machine. (Threads of another class that
+/// have a core to themselves were seen to keep all others from it for twenty seconds.)
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Onefold, running.

@@ -150,7 +150,7 @@ fn top_follows_the_run_and_ends_by_key() {
     edge.onefold.terminate();
     let text = t.until("its end", |s| s.contains("ended with"));
     assert!(
-        text.contains("ended with 1") && text.contains("error"),
+        text.contains("ended with 1") && text.contains("onefold: "),
         "{text}"
     );
     edge.onefold.report(143);

@@ -1,8 +1,8 @@
 //! Which frames the kernel has for a queue of an interface, and the two rings by which they go there and come back.
 //!
 //! The kernel has one fill ring and one completion ring for a queue, however many sockets take its frames. So several
-//! sockets of one queue share this ([`Frames::Shared`]): a lock is taken for each batch, and for each packet that is put
-//! into a transmit ring. A socket that has its queue alone has no lock.
+//! sockets of one queue share this ([`Frames::Shared`]): a lock is taken for each batch, and for each packet that is
+//! put into a transmit ring. A socket that has its queue alone has no lock.
 
 use crate::ring::{Consumer, Producer};
 use crate::socket::{Socket, Wake};

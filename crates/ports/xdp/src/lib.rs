@@ -21,6 +21,7 @@ mod frames;
 mod group;
 mod offload;
 mod program;
+mod queues;
 mod ring;
 mod socket;
 mod transmit;
@@ -28,13 +29,15 @@ mod umem;
 
 pub use error::XdpError;
 pub use offload::{Loaded, Offload};
+pub use queues::queues;
 pub use umem::{MAX_MTU, Umem};
 
 use device::Device;
 use group::Group;
 use onefold_packet::{Pkt, Timestamp};
-use onefold_port_interface::{Control, Interface, InterfaceError, finish};
+use onefold_port_interface::{Control, Interface, finish};
 use onefold_runtime::{LinkState, Loss, Port, PortError};
+use queues::{MAX_QUEUE, check_queue, control_of};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -78,8 +81,6 @@ impl Default for Options {
     }
 }
 
-/// Receive queues that an interface may have, at most.
-const MAX_QUEUE: u32 = 4096;
 /// How long an interface that is occupied is waited for at the start.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Between two tries.
@@ -178,17 +179,17 @@ impl XdpPort {
         let workers = u32::try_from(workers).unwrap_or(MAX_QUEUE);
         let group = Group::new(workers);
         let one = |queue| {
+            let group = Some((group.clone(), queue));
             let queue = Some(queue);
             let options = Options { queue, ..options };
-            let group = Some((group.clone(), queue.unwrap_or(0)));
             XdpPort::open_in(group, name, interface.clone(), options, umem)
         };
         (0..workers).map(one).collect()
     }
 
     /// So many ports with a socket each, all of one receive queue: the only one, or [`Options::queue`]. Frames of that
-    /// queue come to the first one until a program is installed ([`XdpPort::offload`]) that says whose a frame is: place
-    /// N of its map 1 is port N's.
+    /// queue come to the first one until a program is installed ([`XdpPort::offload`]) that says whose a frame is:
+    /// place N of its map 1 is port N's.
     ///
     /// # Errors
     /// As [`XdpPort::open`].
@@ -350,17 +351,6 @@ impl XdpPort {
     }
 }
 
-fn control_of(interface: &Interface) -> Result<Control, XdpError> {
-    Control::open().map_err(|error| {
-        InterfaceError::System {
-            name: interface.name.clone(),
-            doing: "opening a socket",
-            error,
-        }
-        .into()
-    })
-}
-
 /// Opens a queue. The kernel lets go of the queue and the program of a process that has ended a moment later: what is
 /// occupied is tried again for [`PATIENCE`].
 fn open_device(
@@ -379,42 +369,6 @@ fn open_device(
             }
             opened => return opened,
         }
-    }
-}
-
-/// Receive queues of an interface, and how many of them are transmit queues, too. A driver that does not say has one.
-fn channels(control: &Control, name: &str) -> (u32, u32) {
-    let (rx, combined) = control.channels(name).unwrap_or((1, 0));
-    ((rx + combined).clamp(1, MAX_QUEUE), combined)
-}
-
-/// How many receive queues has an interface; `None`: there is no such interface.
-pub fn queues(name: &str) -> Option<u32> {
-    let control = Control::open().ok()?;
-    control.index(name).ok()?;
-    Some(channels(&control, name).0)
-}
-
-/// Is there such a queue, or only one?
-fn check_queue(
-    control: &Control,
-    interface: &Interface,
-    queue: Option<u32>,
-) -> Result<(), XdpError> {
-    let name = interface.name.clone();
-    let (queues, combined) = channels(control, &name);
-    match queue {
-        Some(queue) if queue >= queues => Err(XdpError::NoQueue {
-            name,
-            queue,
-            queues,
-        }),
-        None if queues > 1 => Err(XdpError::Queues {
-            name,
-            queues,
-            kind: if combined > 0 { "combined" } else { "rx" },
-        }),
-        _ => Ok(()),
     }
 }
 

@@ -6,7 +6,8 @@
 //!   and worker; what leaves comes back to it the same way. It works with every kind of port. What a worker has in the
 //!   place of a port is a [`RingPort`].
 //! - Where every worker has a queue of its own at each port, it receives there and sends there, and hands over what is
-//!   another one's ([`QueuePort`]). The same where frames carry a tag ([`Tags`]) by which somebody has decided upstream.
+//!   another one's ([`QueuePort`]). The same where frames carry a tag ([`Tags`]) by which somebody has decided
+//!   upstream.
 //!
 //! Workers share nothing but these queues, which wait for nobody. A packet that finds its queue full is lost and
 //! counted.

@@ -61,10 +61,11 @@ pub fn list(json: bool) -> Result<u8> {
 }
 
 /// A folder that goes when it is not needed any more.
-struct Folder(PathBuf);
+pub struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> Result<Folder> {
+    /// A new one, among files that do not last.
+    pub fn new() -> Result<Folder> {
         let dir = std::env::temp_dir();
         // Bound: other names are tried a thousand times.
         for i in 0..1000 {
@@ -76,6 +77,11 @@ impl Folder {
             }
         }
         bail!("'{}': no name for a folder is free", dir.display())
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
     }
 
     fn write(&self, name: &str, text: &str) -> Result<String> {

@@ -250,12 +250,8 @@ fn carry_out(args: &Args) -> Result<u8> {
     if !args.workers.is_one() {
         return workers::run(args, captures);
     }
-    let live = live::open(
-        &args.ports,
-        captures,
-        &args.dpdk(),
-        (Receivers::Queues(1), args.quiet),
-    )?;
+    let one = (Receivers::Queues(1), args.quiet);
+    let live = live::open(&args.ports, captures, &args.dpdk(), one)?;
     if live.is_empty() && args.duration.is_some() {
         anyhow::bail!(
             "--duration is for network interfaces; captures end by themselves, or with --limit"

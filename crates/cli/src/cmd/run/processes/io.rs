@@ -2,6 +2,8 @@
 
 use onefold_packet::Timestamp;
 use onefold_runtime::{Count, Loss, Port};
+use onefold_traffic::Histogram;
+use serde_json::{Value, json};
 
 /// A port of the chain.
 pub struct Io {
@@ -17,6 +19,8 @@ pub struct Io {
     pub next: Option<Timestamp>,
     pub received: Count,
     pub sent: Count,
+    /// How long live packets that left here were in the chain, ns.
+    pub stayed: Histogram,
 }
 
 impl Io {
@@ -35,6 +39,7 @@ impl Io {
             next: None,
             received: Count::default(),
             sent: Count::default(),
+            stayed: Histogram::default(),
         }
     }
 
@@ -47,5 +52,16 @@ impl Io {
     pub fn link(&self) -> Option<&'static str> {
         let port = self.port.as_ref().filter(|p| p.is_live())?;
         Some(port.link().name())
+    }
+
+    /// The key `latency` of a port in the report: how long packets that left here were in the chain, ns; `None`: none
+    /// did.
+    pub fn latency(&self) -> Option<Value> {
+        let told = self.stayed.told()?;
+        let buckets: Vec<(u64, u64)> = self.stayed.buckets().collect();
+        Some(json!({
+            "p50": told.p50, "p90": told.p90, "p99": told.p99, "p999": told.p999, "max": told.max, "mean": told.mean,
+            "buckets": buckets,
+        }))
     }
 }

@@ -285,6 +285,12 @@ impl Mover {
                     true => self.clock.now(),
                     false => self.now,
                 };
+                if self.live {
+                    for p in &self.some {
+                        let stayed = now.0.saturating_sub(p.anno.timestamp.0);
+                        io.stayed.record(u64::try_from(stayed).unwrap_or(0));
+                    }
+                }
                 if let Some(port) = &mut io.port {
                     port.transmit(&mut self.some, now)?;
                 }

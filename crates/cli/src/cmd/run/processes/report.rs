@@ -211,9 +211,12 @@ pub fn json(mode: Mode, mover: &Mover, ended: Ended) -> Value {
             "in": { "packets": i.packets, "bytes": i.bytes },
             "out": { "packets": out.packets, "bytes": out.bytes },
         });
-        if let Some(link) = of.filter_map(|io| io.link()).next() {
+        if let Some(link) = of.clone().filter_map(|io| io.link()).next() {
             v["link"] = link.into();
             v["lost"] = lost.into();
+        }
+        if let Some(latency) = of.filter_map(|io| io.latency()).next() {
+            v["latency"] = latency;
         }
         (name.clone(), v)
     };
