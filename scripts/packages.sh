@@ -43,8 +43,8 @@ dpdk() {
     echo "libdpdk-dev could not be installed: the tests of DPDK's ports skip" >&2
 }
 
-# Programs of others that tests put into chains: the kernel's packet filter, a proxy, DPDK's testpmd, Open vSwitch and ip.
-# None is started by its package; where one is missing its tests skip, saying so.
+# Programs of others that tests put into chains: the kernel's packet filter, a proxy, DPDK's testpmd, Open vSwitch, and
+# ip. None is started by its package; where one is missing its tests skip, saying so.
 outside() {
   [ "${1:-}" = test ] && grep -qs '^ID=debian' /etc/os-release && [ "$(id -u)" -eq 0 ] && have apt-get || return 0
   local lack=() pair

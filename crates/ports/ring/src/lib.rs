@@ -161,13 +161,15 @@ impl Packets {
     /// that is left of them in `packets` are their handles.
     #[inline]
     pub fn send(&mut self, output: usize, packets: &mut [Pkt]) {
-        let behind = self.waiting.get(output).is_some_and(|w| !w.is_empty());
+        let mut behind = self.waiting.get(output).is_some_and(|w| !w.is_empty());
         for p in packets {
             let full = self.backlog(output) >= self.most_waiting;
             if full {
                 self.counts.lost += 1;
                 self.seat.found_full(output, 1);
             } else if behind || !self.queue(output, p) {
+                // a slot may be there for the next one, which waits behind it all the same
+                behind = true;
                 let p = std::mem::replace(p, Box::new(Packet::from_slice(&[])));
                 if let Some(w) = self.waiting.get_mut(output) {
                     w.push_back(p);

@@ -21,6 +21,13 @@ pub struct Placing {
     pub rounds: bool,
 }
 
+impl Placing {
+    /// Are there more cores than functions' processes?
+    pub fn has_spare(&self) -> bool {
+        self.cores.len() > self.functions.len() && !self.rounds
+    }
+}
+
 /// As the chain file says; if it says nothing, and a policy or a core for housekeeping is asked for, functions are on
 /// the other ones, else on all in turn.
 pub fn placing(args: &Args, chain: &Chain, segments: &Segments) -> Result<Placing> {

@@ -96,18 +96,13 @@ pub fn run(
     let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
     let event: OwnedFd = event.into();
     let (spec, place) = (policy(args, chain), cores::placing(args, chain, &segments)?);
-    let spins = match place.cores.len() > segments.all.len() && !place.rounds {
-        true => SPINS,
-        false => 0,
-    };
+    let spins = if place.has_spare() { SPINS } else { 0 };
+    let start = recorded.filter(|_| !in_real_time);
     let launch = Launch {
         memory: fd,
         event: event.try_clone()?,
         plan: plan.clone(),
-        start: match in_real_time {
-            true => clock.origin(),
-            false => recorded.unwrap_or(clock.origin()),
-        },
+        start: start.unwrap_or(clock.origin()),
         live: in_real_time,
         spins,
         quiet: args.quiet,
@@ -115,10 +110,7 @@ pub fn run(
         longest_back_off: args.back_off(),
     };
     cores::say(&chain.cores, &place, args.quiet);
-    let fabric = match &places.cables {
-        Some(c) => fabric::start(c, place.housekeeping.map(|c| c as u32))?,
-        None => None,
-    };
+    let fabric = fabric::start(places.cables.as_ref(), place.housekeeping)?;
     let kids = kids(&segments, &wiring, &launch, (&places, &place))?;
     let ios = ios(specs, &wiring, &seat);
     let forwards = wiring.forwards(&seat);
@@ -159,11 +151,6 @@ pub fn run(
     };
     if !args.quiet {
         mover.say(&segments);
-        if is_live {
-            eprintln!(
-                "sandbox: off (functions are processes, which are started anew when they fail)"
-            );
-        }
     }
     let ended = match is_live {
         true => mover.live(&run_plan.live_plan)?,

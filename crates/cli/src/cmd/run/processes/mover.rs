@@ -7,6 +7,7 @@
 //! but for those that turn back within the chain.
 
 mod ending;
+mod scheduled;
 
 use super::asked::Questions;
 use super::io::{Io, add_stayed};
@@ -133,35 +134,6 @@ impl Mover {
         self.beyond.is_quiet(quiet, &self.region)
     }
 
-    /// A policy is at work from now on. What enters at each port is told apart for it.
-    pub fn schedule(&mut self, scheduling: Scheduling) {
-        let ways = scheduling.schedule().ways.iter();
-        for (i, name) in ways.enumerate() {
-            let io = self
-                .ios
-                .iter_mut()
-                .find(|io| io.entry.is_some() && io.name == *name);
-            if let Some(io) = io {
-                io.way = Some(i);
-                let class = u32::try_from(i + 1).unwrap_or(onefold_nf::NO_CLASS);
-                self.packets.classify(io.entry.unwrap_or(0), class);
-            }
-        }
-        self.scheduling = Some(scheduling);
-        self.tell_processes();
-    }
-
-    /// The policy hears which processes there are.
-    fn tell_processes(&self) {
-        let Some(s) = &self.scheduling else { return };
-        for (nf, kid) in self.kids.iter().enumerate() {
-            let running = kid.process().filter(|_| kid.is_running());
-            s.schedule()
-                .shared
-                .set_pid(nf, running.map_or(0, |p| p.id()));
-        }
-    }
-
     /// How far it is.
     pub fn so_far(&self) -> Ended {
         Ended {
@@ -224,6 +196,11 @@ impl Mover {
             }
         }
         eprintln!("running; Ctrl-C ends it");
+        if self.live {
+            eprintln!(
+                "sandbox: off (functions are processes, which are started anew when they fail)"
+            );
+        }
     }
 
     /// Looks after the processes.

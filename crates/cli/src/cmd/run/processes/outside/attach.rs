@@ -7,7 +7,7 @@
 use super::inner::{self, Inner};
 use super::program::Program;
 use super::{Boxed, ip};
-use crate::ports::{self, DpdkSetup, PortArg};
+use crate::ports::{self, DpdkSetup, PortArg, Receivers};
 use anyhow::{Context, Result, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use onefold_chain::kinds::external::{Attach, Inside};
@@ -184,7 +184,7 @@ fn dpdk_devices(boxed: &Boxed, dpdk: &DpdkSetup) -> Result<Vec<(String, Box<dyn 
     let mut started = ports::start_dpdk(&args, dpdk).with_context(|| boxed.name.clone())?;
     let mut all = Vec::new();
     for a in &args {
-        if let Some(live) = a.open_live(None, started.as_mut(), 1)? {
+        if let Some(live) = a.open_live(None, started.as_mut(), Receivers::Queues(1))? {
             all.push((a.port.clone(), live.open));
         }
     }

@@ -19,10 +19,11 @@ const SCHEMAS: [&str; 2] = [
 ///
 /// # Errors
 /// It is not installed, or does not start.
-pub fn start(cables: &Cables, core: Option<u32>) -> Result<Option<Program>> {
-    let Some((space, pairs)) = &cables.switch else {
+pub fn start(cables: Option<&Cables>, core: Option<usize>) -> Result<Option<Program>> {
+    let Some((space, pairs)) = cables.and_then(|c| c.switch.as_ref()) else {
         return Ok(None);
     };
+    let core = core.and_then(|c| u32::try_from(c).ok());
     let schema = SCHEMAS.iter().find(|f| Path::new(f).exists()).context(
         "interconnect: ovs: Open vSwitch is not installed; on Debian: apt-get install openvswitch-switch",
     )?;

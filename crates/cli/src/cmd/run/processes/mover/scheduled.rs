@@ -1,0 +1,35 @@
+//! A policy is told of processes and of what enters.
+
+use super::Mover;
+use crate::cmd::run::processes::scheduling::Scheduling;
+
+impl Mover {
+    /// A policy is at work from now on. What enters at each port is told apart for it.
+    pub fn schedule(&mut self, scheduling: Scheduling) {
+        let ways = scheduling.schedule().ways.iter();
+        for (i, name) in ways.enumerate() {
+            let io = self
+                .ios
+                .iter_mut()
+                .find(|io| io.entry.is_some() && io.name == *name);
+            if let Some(io) = io {
+                io.way = Some(i);
+                let class = u32::try_from(i + 1).unwrap_or(onefold_nf::NO_CLASS);
+                self.packets.classify(io.entry.unwrap_or(0), class);
+            }
+        }
+        self.scheduling = Some(scheduling);
+        self.tell_processes();
+    }
+
+    /// The policy hears which processes there are.
+    pub(super) fn tell_processes(&self) {
+        let Some(s) = &self.scheduling else { return };
+        for (nf, kid) in self.kids.iter().enumerate() {
+            let running = kid.process().filter(|_| kid.is_running());
+            s.schedule()
+                .shared
+                .set_pid(nf, running.map_or(0, |p| p.id()));
+        }
+    }
+}
