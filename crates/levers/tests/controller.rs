@@ -1,5 +1,5 @@
-//! A controller over rings in memory and processes that sleep: what it sees, what it does to them, that all of it is put
-//! back, and that a look allocates nothing.
+//! A controller over rings in memory and processes that sleep: what it sees, what it does to them, that all of it is
+//! put back, and that a look allocates nothing.
 
 use onefold_levers::sys::{self, Attributes, Class};
 use onefold_levers::{Controller, Setup, Shared, Way, group};

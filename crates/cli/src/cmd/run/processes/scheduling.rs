@@ -317,8 +317,8 @@ fn be_in_time(controller: &Controller) {
     let _ = sys::set_attributes(me, wanted);
 }
 
-/// Who moves packets goes before others of the housekeeping core, too, where there is a policy: each look takes the core
-/// away from it, and whoever else is there would have it then. Processes that it launches do not.
+/// Who moves packets goes before others of the housekeeping core, too, where there is a policy: each look takes the
+/// core away from it, and whoever else is there would have it then. Processes that it launches do not.
 pub fn move_before_others() {
     let me = nix::unistd::gettid().as_raw() as u32;
     let wanted = Attributes {
