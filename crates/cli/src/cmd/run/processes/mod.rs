@@ -107,7 +107,7 @@ pub fn run(
     let fabric = fabric::start(places.cables.as_ref(), place.housekeeping)?;
     let kids = kids(&segments, &wiring, &launch, (&places, &place))?;
     let ios = ios(specs, &wiring, &seat);
-    let forwards = wiring.forwards(&seat);
+    let beyond = Beyond::new(wiring.forwards(&seat), fabric, places.settle);
     runner::catch_interrupt();
     let setup = setup(
         &segments,
@@ -116,16 +116,14 @@ pub fn run(
         (&ios, &wiring, &seat),
         &place,
     );
-    if let Some(core) = place.housekeeping {
-        // a wish, as of workers
-        merge::pin(core);
-    }
+    // a wish, as of workers
+    let _ = place.housekeeping.map(merge::pin);
     let mut mover = Mover::new(
         Packets::new(seat, !is_live, usize::MAX),
         region,
         (launch, kids),
     );
-    mover.beyond(Beyond::new(forwards, fabric, places.settle));
+    mover.beyond = beyond;
     mover.ports(
         ios,
         (clock, is_live),

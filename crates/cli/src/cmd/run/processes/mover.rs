@@ -123,11 +123,6 @@ impl Mover {
         }
     }
 
-    /// These are forwarded, or not in rings.
-    pub fn beyond(&mut self, beyond: Beyond) {
-        self.beyond = beyond;
-    }
-
     /// Is nothing under way?
     fn is_quiet(&mut self) -> bool {
         let quiet = !self.packets.is_blocked() && quiet(&self.region, &self.rings);
