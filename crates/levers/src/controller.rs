@@ -24,6 +24,8 @@ const STARVED: Nanos = 50 * MILLISECOND;
 /// A core that no function ran on for so long, of 100 ms, although one of real time was to run all of them, was
 /// withheld.
 const WITHHELD: Nanos = 2 * MILLISECOND;
+/// What takes longer than this was interrupted.
+const LONGEST_LOOK: Nanos = 50 * MICROSECOND;
 /// Shortest pause between two looks.
 const LEAST_PAUSE: Nanos = 2 * MICROSECOND;
 
@@ -357,7 +359,8 @@ impl Controller {
     /// somebody who did not let others run was given turns.
     pub fn step(&mut self, now: Nanos) -> bool {
         self.steps += 1;
-        let nfs = self.watcher.look(&self.shared);
+        let chains = self.policy.as_ref().is_some_and(|p| p.sees_chains());
+        let nfs = self.watcher.look(&self.shared, now, chains);
         if let Some(policy) = &mut self.policy {
             // the observation is of the same topology
             let _ = policy.decide(&Observation { now, nfs }, &mut self.decisions);
@@ -482,13 +485,15 @@ impl Controller {
         let now = sys::now();
         let took = now.saturating_sub(begun);
         let next = begun.saturating_add(self.period());
-        sys::sleep_until(next.max(now + (3 * took).max(LEAST_PAUSE)));
+        // a look during which others had the core took no longer for that
+        let rest = (3 * took.min(LONGEST_LOOK)).max(LEAST_PAUSE);
+        sys::sleep_until(next.max(now + rest));
     }
 
     /// The last figures are read, and all levers are put back.
     pub fn end(mut self) {
         let now = sys::now();
-        self.watcher.look(&self.shared);
+        self.watcher.look(&self.shared, now, false);
         let passed = now.saturating_sub(self.read);
         self.usage(now, passed);
     }

@@ -2,7 +2,7 @@
 
 use crate::controller::{Shared, Way};
 use onefold_nf::{Plan, Purpose, Region, Ring, RingMemory, State, bell, occupancy};
-use onefold_sched::{Level, NfView};
+use onefold_sched::{ChainSet, Level, MICROSECOND, Nanos, NfView};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -10,6 +10,8 @@ use std::sync::atomic::Ordering;
 const LOOKED_AT: u32 = 64;
 /// From when on: per cent of a ring. Policies ask about rings that fill up.
 const LOOKED_FROM: u32 = 50;
+/// And how often at most: 64 packets are 128 lines that are in another core's cache, some 10 us.
+const LOOKED_EVERY: Nanos = 100 * MICROSECOND;
 
 /// A counter of 32 bits that runs round, as one of 64.
 #[derive(Debug, Clone, Copy, Default)]
@@ -39,9 +41,21 @@ struct Seen {
     tail: Wide,
     head: Wide,
     full: Wide,
+    /// Chains that were found in it, and when.
+    queued: (ChainSet, Nanos),
 }
 
 impl Seen {
+    /// Chains that wait in it.
+    fn chains(&mut self, level: Level, now: Nanos) -> ChainSet {
+        if !level.at_least(LOOKED_FROM) {
+            self.queued = (0, 0);
+        } else if now.saturating_sub(self.queued.1) >= LOOKED_EVERY {
+            self.queued = (self.ring.classes(LOOKED_AT), now);
+        }
+        self.queued.0
+    }
+
     fn level(&self) -> Level {
         Level {
             occupancy: occupancy(&self.ring),
@@ -95,6 +109,7 @@ impl Watcher {
                     full: Wide::of(ring.full().load(Ordering::Relaxed)),
                     ring: ring.clone(),
                     from: r.from,
+                    queued: (0, 0),
                 });
                 let outputs = rings.iter().filter(|r| r.0.from == number);
                 let here = |w: &Way| w.nfs.first() == Some(&(number as usize - 1));
@@ -115,8 +130,9 @@ impl Watcher {
         }
     }
 
-    /// Looks. Steps: the rings, and 64 packets of each that is half full.
-    pub fn look(&mut self, shared: &Shared) -> &[NfView] {
+    /// Looks, at this moment; `chains`: which of them wait in rings is wanted, too. Steps: the rings, and 64 packets of
+    /// each that is half full, ten thousand times a second at most.
+    pub fn look(&mut self, shared: &Shared, at: Nanos, chains: bool) -> &[NfView] {
         self.wasted.fill(0);
         for (i, (nf, view)) in self.nfs.iter_mut().zip(&mut self.views).enumerate() {
             let mut now = NfView::default();
@@ -126,8 +142,8 @@ impl Watcher {
                 let full = seen.full.go_on(seen.ring.full().load(Ordering::Relaxed));
                 now.arrived += seen.tail.go_on(seen.ring.tail().load(Ordering::Acquire)) + full;
                 now.done += seen.head.go_on(seen.ring.head().load(Ordering::Acquire));
-                if level.at_least(LOOKED_FROM) {
-                    now.queued |= seen.ring.classes(LOOKED_AT);
+                if chains {
+                    now.queued |= seen.chains(level, at);
                 }
                 if let Some(w) = (seen.from as usize)
                     .checked_sub(1)

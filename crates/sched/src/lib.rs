@@ -65,6 +65,11 @@ pub trait Policy {
     /// How often it wants to be asked, in ns; more often does no harm.
     fn period(&self) -> Nanos;
 
+    /// Does it look at [`NfView::queued`]? To find it out takes time.
+    fn sees_chains(&self) -> bool {
+        false
+    }
+
     /// Looks, and changes what is to be changed. `to` is what it said the last time: what a policy does not touch stays
     /// as it was. Steps: in proportion to NFs and the hops of their chains. Nothing is allocated.
     ///

@@ -311,6 +311,10 @@ impl Policy for Nfvnice {
         self.config.period
     }
 
+    fn sees_chains(&self) -> bool {
+        self.config.with_backpressure
+    }
+
     fn decide(
         &mut self,
         seen: &Observation<'_>,
