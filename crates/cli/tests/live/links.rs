@@ -125,7 +125,7 @@ pub fn sleeps_over(port: impl Fn(&str) -> String) {
         format!("left={}", port("oa")),
         format!("right={}", port("ob")),
     ];
-    // unoptimised, a look at DPDK's devices takes long enough for 0.03 on slower machines; release builds stay below 0.02
+    // unoptimised, looks at DPDK's devices take up to 0.03
     let most = if cfg!(debug_assertions) { 0.05 } else { 0.02 };
     for poll in ["adaptive", "interrupt"] {
         let args = [

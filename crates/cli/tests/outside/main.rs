@@ -29,7 +29,7 @@ fn isp_edge(dir: &Path, how: &str, interconnect: &str) -> String {
     file.display().to_string()
 }
 
-/// One test at a time: programs that poll take a core, and Open vSwitch needs one for what it forwards to be in time.
+/// One test at a time: programs that poll take a core, and Open vSwitch needs one.
 fn alone() -> std::sync::MutexGuard<'static, ()> {
     static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     ALONE
