@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Long runs, in named parts: scripts/soak.sh PART... | all | list. Each part takes at most 45 minutes on two cores (`live` as many as
-# LIVE_MINUTES says, 60 if nobody says otherwise), goes on where
+# Long runs, in named parts: scripts/soak.sh PART... | all | list. Each part takes at most 45 minutes on two cores
+# (`live` as many as LIVE_MINUTES says, 60 if nobody says otherwise), goes on where
 # it was when it is stopped and called again at the same commit, and leaves its row (commit, date, minutes, result) in docs/soak.md.
 # Its output is in out/soak/PART.log. SOAK_AGAIN=1 does a part again that has been done at this commit.
 set -uo pipefail

@@ -1,5 +1,5 @@
-//! Where a function runs, and what becomes of its packets when it has ended: `run`, `affinity`, `on-crash` and `priority`
-//! of a chain file's functions, and the file's `interconnect` and `schedule`.
+//! Where a function runs, and what becomes of its packets when it has ended: `run`, `affinity`, `on-crash` and
+//! `priority` of a chain file's functions, and the file's `interconnect` and `schedule`.
 
 use crate::error::Reader;
 use crate::file::{ChainFile, Function, Loc};

@@ -1,5 +1,6 @@
 //! `--port PORT=KIND:NAME`: ports that are not captures bound by `--in` and `--out`.
 
+mod paced;
 mod receivers;
 
 pub use receivers::Receivers;
@@ -12,7 +13,7 @@ use onefold_port_interface::{Interface, Needs};
 use onefold_port_packet::{MAX_BATCH, Mode, PacketPort};
 use onefold_port_tap::TapPort;
 use onefold_port_xdp::{MAX_RING, MIN_RING, Offload, Options, Umem, XdpPort};
-use onefold_runtime::{CapturePort, HIGHEST_RATE, Keep, MemoryPort, PacedPort, Port, Share};
+use onefold_runtime::{CapturePort, Keep, MemoryPort, Port, Share};
 
 /// What is behind a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +76,7 @@ pub fn port_arg(s: &str) -> Result<PortArg, String> {
         ("memory", "") => Kind::Memory(None),
         ("memory", file) => match file.rsplit_once(",rate=") {
             None => Kind::Memory(Some(file.to_string())),
-            Some((file, rate)) => paced(port, file, rate)?,
+            Some((file, rate)) => paced::parse(port, file, rate)?,
         },
         ("pcap", "") => return Err("pcap: wants a file, pcap:FILE".to_string()),
         ("pcap", file) => Kind::Pcap(file.to_string()),
@@ -99,31 +100,6 @@ pub fn port_arg(s: &str) -> Result<PortArg, String> {
         port: port.to_string(),
         kind,
     })
-}
-
-/// Reads `memory:FILE,rate=PPS`.
-fn paced(port: &str, file: &str, rate: &str) -> Result<Kind, String> {
-    let (number, unit) = match rate.strip_suffix(['k', 'K']) {
-        Some(n) => (n, 1e3),
-        None => match rate.strip_suffix('M') {
-            Some(n) => (n, 1e6),
-            None => (rate, 1.0),
-        },
-    };
-    let pps = number.parse::<f64>().unwrap_or(f64::NAN) * unit;
-    if file.is_empty() || !(1.0..=HIGHEST_RATE as f64).contains(&pps) {
-        return Err(format!(
-            "memory:FILE,rate=PPS: a capture and packets a second, for instance memory:lan.pcap,rate=500k, not \
-             'memory:{file},rate={rate}'"
-        ));
-    }
-    let device = Device {
-        interface: format!("memory of {port}"),
-        keeps_mac: true,
-        keeps_neighbours: true,
-        shared: true,
-    };
-    Ok(Kind::Paced(device, file.to_string(), pps as u64))
 }
 
 fn unknown(kind: &str, key: &str, value: &str) -> String {
@@ -484,26 +460,9 @@ impl PortArg {
                 (d, interface, boxed(p), shown, s.is("net_tap"))
             }
             Kind::Paced(d, file, rate) => {
-                let reads = CapturePort::new(&self.port).reads(CaptureReader::open(file)?);
-                let (memory, warnings) = reads.into_memory(Keep::Nothing);
-                if let Some(w) = warnings.first() {
-                    bail!("{w}");
-                }
-                if memory.is_empty() {
-                    bail!("port {}: there is no frame in {file}", self.port);
-                }
-                let interface = Interface {
-                    name: d.interface.clone(),
-                    index: 0,
-                    mac: EtherAddr([2, 0, 0, 0, 0, 1]),
-                    mtu: 65_535,
-                    up: true,
-                    running: true,
-                    addresses: Vec::new(),
-                    forwards: [false; 2],
-                };
+                let (interface, p) = paced::open(&self.port, d, file, *rate)?;
                 let shown = format!("memory:{file}, {rate} packets a second");
-                let p = vec![PacedPort::new(memory, *rate)];
+                let p = vec![p];
                 (d, interface, boxed(p), shown, false)
             }
             Kind::Memory(_) | Kind::Pcap(_) => return Ok(None),

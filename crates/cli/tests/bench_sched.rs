@@ -139,7 +139,15 @@ fn routers_merged_ones_and_costs_that_change() {
                 .all(|c| c["rounds"][0]["Mpps"].as_f64() > Some(0.0)),
         "{v}"
     );
-    let v = of(&["scc-10", "--policy", "both"]);
+    assert!(
+        v["cells"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|c| c["setting"] == "1"),
+        "{v}"
+    );
+    let v = of(&["unis-5", "--only", "light", "--policy", "unis"]);
     let f = &v["cells"][0]["rounds"][0];
     assert!(
         f["spread us"].as_f64().is_some() && f["wait/run"].as_f64().is_some(),

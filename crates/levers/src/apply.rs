@@ -317,6 +317,7 @@ fn attributes(wanted: &NfLevers, only: Option<bool>, in_turns: bool) -> Attribut
         nice: wanted.nice,
         priority: 0,
         slice: if slice == Class::KERNELS { 0 } else { slice },
+        alone: false,
     };
     match wanted.class {
         Class::Normal { slice } => fair(Kernels::Normal, slice),

@@ -21,7 +21,8 @@ const USAGE: Nanos = 100 * MILLISECOND;
 const WATCH: Nanos = 5 * MILLISECOND;
 /// Who has packets waiting and is not done with any for so long starves.
 const STARVED: Nanos = 50 * MILLISECOND;
-/// A core that no function ran on for so long, of 100 ms, although one of real time was to run all of them, was withheld.
+/// A core that no function ran on for so long, of 100 ms, although one of real time was to run all of them, was
+/// withheld.
 const WITHHELD: Nanos = 2 * MILLISECOND;
 /// Shortest pause between two looks.
 const LEAST_PAUSE: Nanos = 2 * MICROSECOND;
@@ -352,8 +353,8 @@ impl Controller {
         self.levers.take_refused()
     }
 
-    /// Looks, decides, and pulls levers. Allocates nothing, but where a process is new; waits for nobody. True: somebody
-    /// who did not let others run was given turns.
+    /// Looks, decides, and pulls levers. Allocates nothing, but where a process is new; waits for nobody. True:
+    /// somebody who did not let others run was given turns.
     pub fn step(&mut self, now: Nanos) -> bool {
         self.steps += 1;
         let nfs = self.watcher.look(&self.shared);

@@ -290,7 +290,7 @@ mod tests {
         let groups = match Groups::create(&h, 2) {
             Ok(g) => g,
             Err(e) => {
-                onefold_testing::skip(&format!("control groups: {e}"));
+                onefold_testing::skip(format!("control groups: {e}"));
                 return;
             }
         };

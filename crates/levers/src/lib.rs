@@ -1,20 +1,20 @@
 //! Scheduling policies ([`onefold_sched`]) applied to the processes of a chain ([`onefold_nf`]).
 //!
-//! - [`Watcher`] sees what a policy wants to see: rings' occupancy, what came and went, service times, which chains wait
-//!   in a ring.
+//! - [`Watcher`] sees what a policy wants to see: rings' occupancy, what came and went, service times, which chains
+//!   wait in a ring.
 //! - [`Levers`] does what it wants: scheduling class, nice, slice, real-time priorities ([`sys`]), shares ([`group`]),
 //!   the system's round-robin quantum ([`quantum`]), and what processes do by themselves when they are told to
 //!   ([`onefold_nf::Orders`]: yield, relinquish, wait at full rings, mark).
-//! - [`Controller`] is the loop between them, for a thread of its own: it looks as often as the policy wants to, sees to
-//!   it that nobody starves, and counts what the kernel says of processes ([`stat`]).
+//! - [`Controller`] is the loop between them, for a thread of its own: it looks as often as the policy wants to, sees
+//!   to it that nobody starves, and counts what the kernel says of processes ([`stat`]).
 //!
 //! What the kernel cannot do is said when a policy begins ([`Kernel::remarks`]). All levers are put back when a
 //! [`Controller`] is dropped; what a run has left behind that was killed is put back when the next one begins
 //! ([`clean`]).
 //!
 //! **No process can hang another one.** A policy never waits for anybody. A process that has stalled has its turns and
-//! wastes them; one that has ended is passed over, and is told everything anew when it is there again; one that does not
-//! let others run, where the kernel would let it ([`sys::Class::Fifo`]), has turns from then on
+//! wastes them; one that has ended is passed over, and is told everything anew when it is there again; one that does
+//! not let others run, where the kernel would let it ([`sys::Class::Fifo`]), has turns from then on
 //! ([`Controller::step`]).
 #![deny(unsafe_code)]
 

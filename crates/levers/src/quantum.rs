@@ -90,7 +90,7 @@ mod tests {
         match Quantum::set(before, &folder) {
             Ok(q) => drop(q),
             Err(e) => {
-                onefold_testing::skip(&format!("the round-robin quantum: {e}"));
+                onefold_testing::skip(format!("the round-robin quantum: {e}"));
                 return;
             }
         }

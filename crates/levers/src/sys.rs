@@ -30,6 +30,8 @@ pub struct Attributes {
     pub priority: u32,
     /// The slice, in ns; 0: the kernel's own. Of fair classes, from Linux 6.12 on (`sched_attr.sched_runtime`).
     pub slice: u64,
+    /// What it launches is not scheduled so, but as threads are in the beginning (`SCHED_RESET_ON_FORK`).
+    pub alone: bool,
 }
 
 impl Attributes {
@@ -39,8 +41,12 @@ impl Attributes {
         nice: 0,
         priority: 0,
         slice: 0,
+        alone: false,
     };
 }
+
+/// `SCHED_FLAG_RESET_ON_FORK`.
+const RESET_ON_FORK: u64 = 1;
 
 /// `struct sched_attr`, its first version (48 bytes).
 #[repr(C)]
@@ -76,6 +82,7 @@ pub fn set_attributes(tid: u32, a: Attributes) -> io::Result<()> {
         nice: if fair { a.nice } else { 0 },
         priority: if fair { 0 } else { a.priority },
         runtime: if fair { a.slice } else { 0 },
+        flags: if a.alone { RESET_ON_FORK } else { 0 },
         ..SchedAttr::default()
     };
     // SAFETY: the system reads as many bytes as the structure says that it has.
@@ -109,6 +116,7 @@ pub fn attributes(tid: u32) -> io::Result<Attributes> {
         nice: attr.nice,
         priority: attr.priority,
         slice: attr.runtime,
+        alone: attr.flags & RESET_ON_FORK != 0,
     })
 }
 

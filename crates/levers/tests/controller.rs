@@ -1,5 +1,5 @@
-//! A controller over rings in memory and processes that sleep: what it sees, what it does to them, that all of it is put
-//! back, and that a look allocates nothing.
+//! A controller over rings in memory and processes that sleep: what it sees, what it does to them, that all of it is
+//! put back, and that a look allocates nothing.
 
 use onefold_levers::sys::{self, Attributes, Class};
 use onefold_levers::{Controller, Setup, Shared, Way, group};
@@ -341,7 +341,7 @@ fn looks_allocate_nothing() {
         let mut w = World::new(3);
         let real: Spec = spec.parse().unwrap();
         if !root && (real.is_real_time() || real.has_shares()) {
-            onefold_testing::skip(&format!("{spec} takes root"));
+            onefold_testing::skip(format!("{spec} takes root"));
             continue;
         }
         let mut c = w.controller(spec);

@@ -1,4 +1,5 @@
-//! Congestion marks: a packet whose sender can be told of congestion (ECT) says that there was some (CE), as of RFC 3168.
+//! Congestion marks: a packet whose sender can be told of congestion (ECT) says that there was some (CE), as of RFC
+//! 3168.
 
 /// Where the IP header of an Ethernet frame begins, and its version; two VLAN tags at most are passed over.
 fn ip(frame: &[u8]) -> Option<(usize, u8)> {

@@ -225,8 +225,8 @@ impl Native {
         self.over
     }
 
-    /// From now on it neither yields nor sleeps because the launcher wants that: for programs that have to be first, and
-    /// for tests of what a launcher does about them.
+    /// From now on it neither yields nor sleeps because the launcher wants that: for programs that have to be first,
+    /// and for tests of what a launcher does about them.
     pub fn ignore_orders(&mut self) {
         self.stubborn = true;
     }
@@ -353,8 +353,8 @@ impl Native {
         (0..outputs).map(|o| self.seat.backlog(o)).sum()
     }
 
-    /// Is room waited for, so that nothing is to be taken in? Recorded packets are never dropped: after a while more are
-    /// taken in, or two programs could wait for each other's full rings for ever.
+    /// Is room waited for, so that nothing is to be taken in? Recorded packets are never dropped: after a while more
+    /// are taken in, or two programs could wait for each other's full rings for ever.
     fn is_blocked(&self) -> bool {
         self.blocked
             .is_some_and(|since| self.live || since.elapsed() < BLOCKED)

@@ -445,8 +445,8 @@ impl Ring {
         &self.counters().tail.0.full
     }
 
-    /// Classes of packets in it ([`Region::classes`]), as far as `most` of them tell, one in so many of all: bit `c - 1`
-    /// for class `c`, up to 64.
+    /// Classes of packets in it ([`Region::classes`]), as far as `most` of them tell, one in so many of all: bit `c -
+    /// 1` for class `c`, up to 64.
     pub fn classes(&self, most: u32) -> u64 {
         let head = self.head().load(Ordering::Acquire);
         let n = crate::ring::occupancy(self);

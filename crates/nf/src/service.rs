@@ -1,7 +1,7 @@
 //! How long a process takes for a packet, in buckets that others read: four for each power of two, from 1 ns to 65 us.
 //!
-//! One batch a millisecond is timed, in processor time of the thread that works on it (whoever is preempted meanwhile is
-//! not charged for it), and the first ten of these do not count, as in NFVnice (SIGCOMM 2017, section
+//! One batch a millisecond is timed, in processor time of the thread that works on it (whoever is preempted meanwhile
+//! is not charged for it), and the first ten of these do not count, as in NFVnice (SIGCOMM 2017, section
 //! 3.4): its estimate is the median over a moving 100 ms, which is the median of the difference of two snapshots that
 //! are 100 ms apart ([`Snapshot::since`]).
 
@@ -95,7 +95,8 @@ impl ServiceClock {
         now.saturating_duration_since(self.last) >= SAMPLE_EVERY
     }
 
-    /// A batch of `packets` that was to be timed has taken so long: ns a packet, for [`publish`]; `None`: there were none.
+    /// A batch of `packets` that was to be timed has taken so long: ns a packet, for [`publish`]; `None`: there were
+    /// none.
     pub fn timed(
         &mut self,
         (begun, took): (Instant, Duration),

@@ -116,8 +116,8 @@ struct State {
     /// Loads (ns of work a ms) added up since shares were written, and how many.
     load: f64,
     loads: u32,
-    /// Moving average of loads, over some 40 ms: an NF whose chain is shed gets nothing for as long as its ring is being
-    /// emptied, and works all the same.
+    /// Moving average of loads, over some 40 ms: an NF whose chain is shed gets nothing for as long as its ring is
+    /// being emptied, and works all the same.
     smooth: Option<f64>,
     /// Moving average of the ring's occupancy, as a part of it.
     average: f64,

@@ -228,7 +228,7 @@ fn time(s: &str) -> Option<Nanos> {
     };
     let number: f64 = number.parse().ok()?;
     let ns = number * unit as f64;
-    (ns >= 1.0 && ns <= 3.6e12).then_some(ns as Nanos)
+    (1.0..=3.6e12).contains(&ns).then_some(ns as Nanos)
 }
 
 const TIME: &str = "a time, for instance 50us or 10ms, at most an hour";

@@ -17,6 +17,7 @@
 mod lengths;
 mod nfvnice;
 mod nfvnice_shares;
+mod nfvnice_sweeps;
 mod niu;
 pub mod own;
 mod results;
@@ -37,8 +38,8 @@ pub const ALL: &[&Experiment] = &[
     &nfvnice::FLOWS,
     &nfvnice_shares::STEP,
     &nfvnice_shares::JAIN,
-    &nfvnice::LENGTHS,
-    &nfvnice::WATERMARKS,
+    &nfvnice_sweeps::LENGTHS,
+    &nfvnice_sweeps::WATERMARKS,
     &unis::SLICES,
     &unis::LENGTHS,
     &unis::LATENCY,

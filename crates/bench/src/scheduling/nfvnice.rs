@@ -1,21 +1,20 @@
 //! NFVnice (Kulkarni et al., SIGCOMM 2017): chains on shared cores, wasted work, backpressure.
 
 use super::results::{Line, Results};
-use super::{
-    Chain, Experiment, Function, Kind, Run, Setting, all_policies, kernels, nfvnice, others,
-};
+use super::{Chain, Experiment, Function, Kind, Run, Setting, kernels, nfvnice, others};
 
 /// Costs are ten times the paper's, and loads a tenth: what has to be done is the same part of a core's time.
 pub(super) const TIMES: u64 = 10;
 /// The paper's line rate of 64-byte packets at 10 Gb/s, by [`TIMES`].
-const FULL: u64 = 14_880_000 / TIMES;
+pub(super) const FULL: u64 = 14_880_000 / TIMES;
 /// Cycles of the paper's light, medium and heavy function, by [`TIMES`].
-const LIGHT: u64 = 120 * TIMES;
-const MEDIUM: u64 = 270 * TIMES;
-const HEAVY: u64 = 550 * TIMES;
+pub(super) const LIGHT: u64 = 120 * TIMES;
+pub(super) const MEDIUM: u64 = 270 * TIMES;
+pub(super) const HEAVY: u64 = 550 * TIMES;
 
 /// What had to shrink in all of them.
-const SHRUNK: &str = "Costs are ten times the paper's and loads a tenth, so that one core (the generator's, the \
+pub(super) const SHRUNK: &str = "Costs are ten times the paper's and loads a tenth, so that one core (the \
+    generator's, the \
 launcher's \
     and the policy's) can offer more than the other one (the functions') can do: the ratio of load to capacity, \
     which decides \
@@ -25,7 +24,7 @@ launcher's \
 
 const TESTBED: &str = "2.6 GHz, 64-byte packets at 10 Gb/s, DPDK";
 
-fn three(order: [u64; 3]) -> Vec<Function> {
+pub(super) fn three(order: [u64; 3]) -> Vec<Function> {
     let name = |c: u64| match c {
         LIGHT => "light",
         MEDIUM => "medium",
@@ -124,7 +123,7 @@ pub const LINE: Experiment = Experiment {
 };
 
 /// Throughput at least another one's, within noise.
-fn rate_kept(r: &Results, at: &str, default: &str, with: &str) -> Line {
+pub(super) fn rate_kept(r: &Results, at: &str, default: &str, with: &str) -> Line {
     let both = r
         .median(at, default, "Mpps")
         .zip(r.median(at, with, "Mpps"));
@@ -519,94 +518,5 @@ pub const FLOWS: Experiment = Experiment {
             ),
             rate_kept(r, "6", "normal", "nfvnice"),
         ]
-    },
-};
-
-/// Figure 16.
-pub const LENGTHS: Experiment = Experiment {
-    name: "nfvnice-16",
-    title: "Chains of one to ten functions on one core",
-    shows: "Light, medium, heavy, light ... functions in a row on one core.",
-    shrunk: "As in the other experiments costs are ten times the paper's and loads a tenth; the paper's second \
-        curve, three \
-             cores in turn, has no cores here. The shape over the length on one core is what the paper argues with.",
-    published: &[(
-        "NFVnice, fig. 16",
-        "most is gained at lengths 3 to 6 (one core), little above 7",
-    )],
-    axis: "length",
-    plot: "Mpps",
-    columns: &["wasted/s", "p50 us", "p99 us"],
-    settings: |quick| {
-        let lengths: &[usize] = match quick {
-            true => &[1, 4, 10],
-            false => &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
-        };
-        let setting = |n: &usize| {
-            let costs = [LIGHT, MEDIUM, HEAVY].iter().cycle().take(*n).enumerate();
-            let functions = costs
-                .map(|(i, c)| Function::burn(format!("f{i}"), &[*c]))
-                .collect();
-            Setting::line(*n as f64, n.to_string(), functions, FULL).with(all_policies())
-        };
-        lengths.iter().map(setting).collect()
-    },
-    lines: |r| {
-        let settings = r.settings();
-        settings
-            .iter()
-            .map(|at| rate_kept(r, at, "normal", "nfvnice"))
-            .collect()
-    },
-};
-
-/// The sweep of watermarks.
-pub const WATERMARKS: Experiment = Experiment {
-    name: "nfvnice-watermarks",
-    title: "Watermarks of NFVnice's backpressure",
-    shows: "From how full a ring on a chain is throttled (high), and until when (low), on the chain of figure 7.",
-    shrunk: SHRUNK,
-    published: &[(
-        "NFVnice, tuning of the watermarks",
-        "HIGH 80%, LOW 60% of the ring. With a margin of 30, HIGH below 70 loses throughput, above 80 has more \
-            drops; margins of \
-         1 to 5 have more drops, above 30 are slower",
-    )],
-    axis: "high, low watermark",
-    plot: "Mpps",
-    columns: &["wasted/s", "shed/s", "p50 us", "p99 us"],
-    settings: |quick| {
-        let marks: &[(u32, u32)] = match quick {
-            true => &[(30, 20), (80, 60), (95, 90)],
-            false => &[
-                (10, 5),
-                (30, 20),
-                (50, 30),
-                (70, 50),
-                (80, 60),
-                (80, 79),
-                (90, 80),
-                (95, 90),
-            ],
-        };
-        let setting = |(i, (high, low)): (usize, &(u32, u32))| {
-            let run = nfvnice("nfvnice", &format!(",high={high},low={low}"), Kind::Apart);
-            let functions = three([LIGHT, MEDIUM, HEAVY]);
-            Setting::line(i as f64, format!("{high}, {low}"), functions, FULL).with(vec![run])
-        };
-        marks.iter().enumerate().map(setting).collect()
-    },
-    lines: |r| {
-        let settings = r.settings();
-        let best = settings
-            .iter()
-            .filter_map(|s| r.median(s, "nfvnice", "Mpps"))
-            .reduce(f64::max);
-        let chosen = r.median("80, 60", "nfvnice", "Mpps").zip(best);
-        let got = chosen.map(|(a, b)| (format!("{a:.3} Mpps, best {b:.3}"), a >= b * 0.95));
-        vec![Line::of(
-            "80% and 60% have 95% of the best one's throughput",
-            got,
-        )]
     },
 };

@@ -19,6 +19,9 @@ fn function(name: String, click: &'static str) -> Function {
     }
 }
 
+/// Functions in a row: names and configurations.
+type Row = &'static [(&'static str, &'static str)];
+
 /// Chains.
 pub const CHAINS: Experiment = Experiment {
     name: "niu-chains",
@@ -37,7 +40,7 @@ pub const CHAINS: Experiment = Experiment {
     plot: "Mpps",
     columns: &["p50 us", "p99 us", "wasted/s", "switches/s"],
     settings: |_| {
-        let all: [(&str, &[(&str, &'static str)]); 3] = [
+        let all: [(&str, Row); 3] = [
             ("l3fwd", &[("l3fwd", L3FWD)]),
             ("fw-l3fwd", &[("fw", FIREWALL), ("l3fwd", L3FWD)]),
             (
@@ -45,7 +48,7 @@ pub const CHAINS: Experiment = Experiment {
                 &[("fw", FIREWALL), ("l3fwd", L3FWD), ("l2fwd", L2FWD)],
             ),
         ];
-        let setting = |(i, (label, row)): (usize, (&str, &[(&str, &'static str)]))| {
+        let setting = |(i, (label, row)): (usize, (&str, Row))| {
             let functions = row
                 .iter()
                 .map(|(n, c)| function(n.to_string(), c))

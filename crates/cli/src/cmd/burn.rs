@@ -40,8 +40,8 @@ pub enum Pick {
 /// Options of the hidden subcommand.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "A program of a chain: what arrives at port 0 leaves at port 1, and the other way round; 2 and 3 go together, too, \
-    and so on. Packets are not changed.\n\n\
+    after_help = "A program of a chain: what arrives at port 0 leaves at port 1, and the other way round; 2 and 3 go \
+    together, too, and so on. Packets are not changed.\n\n\
     In a chain file:\n  \
     functions:\n    \
     light: { native: { command: [onefold, burn, --cycles, '120'] } }\n    \

@@ -12,8 +12,9 @@ use std::path::PathBuf;
 /// Options of `onefold schedule`.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Functions in processes of their own (run: process, native) share cores. Who of them runs when is a policy's affair: \
-    the chain file's (schedule: nfvnice), that of `onefold run --schedule POLICY`, or another one while the chain runs.\n\n\
+    after_help = "Functions in processes of their own (run: process, native) share cores. Who of them runs when is a \
+    policy's affair: the chain file's (schedule: nfvnice), that of `onefold run --schedule POLICY`, or another one while \
+    the chain runs.\n\n\
     Examples:\n  \
     onefold schedule list                          all policies, and what can be said of each\n  \
     onefold schedule                               the one at work in the only chain that runs\n  \

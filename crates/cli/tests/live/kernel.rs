@@ -21,6 +21,15 @@ fn number(line: &str, column: usize, base: u32) -> u64 {
     u64::from_str_radix(word, base).unwrap_or(0)
 }
 
+/// Has this thread's host the address of a neighbour? Until then the kernel keeps what is to go there, and sends it
+/// from whichever core the answer comes to: what is sent meanwhile may overtake it.
+pub fn knows_a_neighbour() -> bool {
+    let text = table("arp");
+    // ATF_COM
+    let known = |l: &str| l.split_whitespace().nth(2) == Some("0x2");
+    text.lines().skip(1).any(known)
+}
+
 fn sockets() -> u64 {
     let text = table("udp");
     text.lines().skip(1).map(|l| number(l, 12, 10)).sum()

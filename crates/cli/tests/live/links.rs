@@ -125,7 +125,9 @@ pub fn sleeps_over(port: impl Fn(&str) -> String) {
         format!("left={}", port("oa")),
         format!("right={}", port("ob")),
     ];
-    for (poll, most) in [("adaptive", 0.02), ("interrupt", 0.02)] {
+    // unoptimised, looks at DPDK's devices take up to 0.03
+    let most = if cfg!(debug_assertions) { 0.05 } else { 0.02 };
+    for poll in ["adaptive", "interrupt"] {
         let args = [
             "routers-1",
             "--port",

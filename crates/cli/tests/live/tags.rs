@@ -80,23 +80,23 @@ impl Side {
         self.port.flush().expect("it leaves");
     }
 
-    /// Frames that have come, without those that ask for neighbours: these are answered.
+    /// Datagrams that have come. Who asks for a neighbour is answered.
     fn came(&mut self) -> Vec<Vec<u8>> {
-        let mut free: Vec<Pkt> = (0..64).map(|_| Box::new(Packet::from_slice(&[]))).collect();
+        let mut free: Vec<Pkt> = (0..64)
+            .map(|_| Box::new(Packet::from_slice(&[])) as Pkt)
+            .collect();
         let mut got = Vec::new();
-        self.port
-            .poll(&mut free, &mut got, 64)
-            .expect("it receives");
+        let polled = self.port.poll(&mut free, &mut got, 64);
+        polled.expect("it receives");
         let mut data = Vec::new();
-        for p in got {
-            match asks_for_neighbour(p.data()) {
-                true => {
-                    let answer = frame::answer(p.data()).expect("an answer");
-                    self.send(&answer);
-                    self.untagged += 1;
-                    self.answers += 1;
-                }
-                false => data.push(p.data().to_vec()),
+        for f in got.iter().map(|p| p.data()) {
+            if asks_for_neighbour(f) {
+                let answer = frame::answer(f).expect("an answer");
+                self.send(&answer);
+                self.untagged += 1;
+                self.answers += 1;
+            } else if f.get(12..14) == Some(&[8, 0]) && f.get(23) == Some(&17) {
+                data.push(f.to_vec());
             }
         }
         data

@@ -29,8 +29,17 @@ fn isp_edge(dir: &Path, how: &str, interconnect: &str) -> String {
     file.display().to_string()
 }
 
+/// One test at a time: programs that poll take a core, and Open vSwitch needs one.
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 #[test]
 fn however_processes_are_connected_the_same_packets_come_out() {
+    let _alone = crate::alone();
     if !can(&["ovs-vswitchd"]) {
         return;
     }
@@ -88,6 +97,7 @@ fn however_processes_are_connected_the_same_packets_come_out() {
 /// A function in a namespace sees nothing of the host's network; cores are given out as declared.
 #[test]
 fn a_function_in_a_namespace_sees_no_interface() {
+    let _alone = crate::alone();
     if !can(&[]) {
         return;
     }
@@ -157,6 +167,7 @@ fn routed(frames: &Frames, macs: [u8; 2], but_port: u16) -> Vec<Vec<u8>> {
 
 #[test]
 fn the_kernel_with_nftables_is_a_router_in_a_chain() {
+    let _alone = crate::alone();
     if !can(&["nft"]) {
         return;
     }

@@ -33,6 +33,7 @@ fn testpmd(kind: &str, device: &str) -> String {
 
 #[test]
 fn testpmd_of_dpdk_forwards_in_a_chain() {
+    let _alone = crate::alone();
     if !can(&["dpdk-testpmd"]) {
         return;
     }
@@ -66,6 +67,7 @@ fn testpmd_of_dpdk_forwards_in_a_chain() {
 /// is left, even behind a kill.
 #[test]
 fn a_program_of_others_is_not_touched_and_nothing_is_left() {
+    let _alone = crate::alone();
     if !can(&["ovs-vswitchd"]) {
         return;
     }
@@ -219,6 +221,7 @@ const WRONG: [(&str, &str); 13] = [
 
 #[test]
 fn what_is_wrong_with_a_black_box_is_told() {
+    let _alone = crate::alone();
     let dir = temp("outside-wrong");
     let said = |external: &str, command: &str, status: i32| {
         chain_around(&dir, &format!("  x:\n    external: {external}\n"), "");

@@ -49,7 +49,7 @@ pub struct Args {
     /// The smallest form: seconds for each policy and setting, one round, fewer settings
     #[arg(long)]
     quick: bool,
-    /// Only settings with this in their names; may be given several times
+    /// Only settings of this name, or, if there is none, with this in their names; may be given several times
     #[arg(long, value_name = "SETTING")]
     only: Vec<String>,
     /// Only policies of this name in the experiment's table; may be given several times
@@ -108,7 +108,12 @@ impl Args {
     fn settings(&self, e: &Experiment) -> Result<Vec<Setting>> {
         let mut all = (e.settings)(self.quick);
         if !self.only.is_empty() {
-            all.retain(|s| self.only.iter().any(|o| s.label.contains(o.as_str())));
+            let whole = |o: &String| all.iter().any(|s| s.label == *o);
+            let (whole, parts): (Vec<&String>, Vec<&String>) =
+                self.only.iter().partition(|o| whole(o));
+            all.retain(|s| {
+                whole.contains(&&s.label) || parts.iter().any(|o| s.label.contains(o.as_str()))
+            });
         }
         if !self.policy.is_empty() {
             for s in &mut all {

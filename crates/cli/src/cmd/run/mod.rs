@@ -173,8 +173,8 @@ pub struct Args {
     /// nothing is said
     #[arg(long, value_name = "POLICY[,KEY=VALUE...]")]
     schedule: Option<Spec>,
-    /// The core on which packets are moved to functions in processes and their policy is executed: the first one, if there
-    /// is a policy
+    /// The core on which packets are moved to functions in processes and their policy is executed: the first one, if
+    /// there is a policy
     #[arg(long, value_name = "CORE")]
     housekeeping: Option<usize>,
     #[command(flatten)]
@@ -264,12 +264,7 @@ fn carry_out(args: &Args) -> Result<u8> {
     if chain.has_processes() {
         return processes::run(args, &chain, (live, attached), &inputs);
     }
-    if args.schedule.is_some() || args.housekeeping.is_some() {
-        anyhow::bail!(
-            "--schedule and --housekeeping are for chains with functions in processes of their own: add 'run: process' \
-             to some of the chain file's functions"
-        );
-    }
+    without_processes(args)?;
     let clock = Clock::start();
     let start = match live.is_empty() {
         true => runner::first_time(&inputs)?,
@@ -347,6 +342,17 @@ fn carry_out(args: &Args) -> Result<u8> {
     } else {
         common::HOLDS_NOT
     })
+}
+
+/// What was said of functions in processes is said to a chain that has none.
+fn without_processes(args: &Args) -> Result<()> {
+    if args.schedule.is_some() || args.housekeeping.is_some() {
+        anyhow::bail!(
+            "--schedule and --housekeeping are for chains with functions in processes of their own: add 'run: process' \
+             to some of the chain file's functions"
+        );
+    }
+    Ok(())
 }
 
 /// What is told of a run at its end.

@@ -1,5 +1,5 @@
-//! A running chain whose functions are processes is asked from outside: how it stands, which policy schedules it, and to
-//! stop. Who moves packets answers between two batches.
+//! A running chain whose functions are processes is asked from outside: how it stands, which policy schedules it, and
+//! to stop. Who moves packets answers between two batches.
 
 use super::mover::Mover;
 use super::report;

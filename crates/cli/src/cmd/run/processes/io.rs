@@ -1,6 +1,6 @@
 //! A port of the chain, as the launcher has it: what is behind it, and its rings.
 
-use onefold_packet::Timestamp;
+use onefold_packet::{Pkt, Timestamp};
 use onefold_runtime::{Count, Loss, Port};
 use onefold_traffic::Histogram;
 use serde_json::{Value, json};
@@ -63,5 +63,13 @@ impl Io {
             "p50": told.p50, "p90": told.p90, "p99": told.p99, "p999": told.p999, "max": told.max, "mean": told.mean,
             "buckets": buckets,
         }))
+    }
+}
+
+/// These packets leave now: how long live ones were in the chain is added.
+pub fn add_stayed(to: &mut Histogram, live: bool, packets: &[Pkt], now: Timestamp) {
+    for p in packets.iter().filter(|_| live) {
+        let stayed = now.0.saturating_sub(p.anno.timestamp.0);
+        to.record(u64::try_from(stayed).unwrap_or(0));
     }
 }

@@ -74,15 +74,9 @@ pub fn run(
         true => Some(runner::first_time(inputs)?),
         false => None,
     };
-    let adapter = match args.adapt {
-        true => {
-            match super::workers::graph(args, chain, recorded.unwrap_or(clock.origin()), args.quiet)
-            {
-                Ok(g) => Some(Adapter::new(&program::synthesize_graph(&g).program)),
-                Err(code) => return Ok(code),
-            }
-        }
-        false => None,
+    let adapter = match adapter(args, chain, recorded.unwrap_or(clock.origin())) {
+        Ok(a) => a,
+        Err(code) => return Ok(code),
     };
     let is_live = !live.is_empty();
     let mut run_plan = run_plan(args, clock, adapter, (live, &attached));
@@ -140,6 +134,9 @@ pub fn run(
         return Ok(common::HOLDS_NOT);
     }
     mover.schedule(Scheduling::start(setup, &spec, args.quiet)?);
+    if !spec.is_kernel() {
+        scheduling::move_before_others();
+    }
     let server = match is_live {
         true => asked::start(args, &chain.name, &mut mover)?,
         false => None,
@@ -153,6 +150,17 @@ pub fn run(
     };
     drop(server);
     report::print(args, chain, &mut mover, ended)
+}
+
+/// What `--adapt` changes frames by; else the exit status, as the graph could not be built.
+fn adapter(args: &Args, chain: &Chain, start: Timestamp) -> Result<Option<Adapter>, u8> {
+    if !args.adapt {
+        return Ok(None);
+    }
+    let graph = super::workers::graph(args, chain, start, args.quiet)?;
+    Ok(Some(Adapter::new(
+        &program::synthesize_graph(&graph).program,
+    )))
 }
 
 /// The memory that all processes share.

@@ -10,7 +10,7 @@ mod ending;
 mod scheduled;
 
 use super::asked::Questions;
-use super::io::Io;
+use super::io::{Io, add_stayed};
 use super::kids::{Kid, Launch};
 use super::outside::beyond::Beyond;
 use super::scheduling::Scheduling;
@@ -257,12 +257,7 @@ impl Mover {
                     true => self.clock.now(),
                     false => self.now,
                 };
-                if self.live {
-                    for p in &self.some {
-                        let stayed = now.0.saturating_sub(p.anno.timestamp.0);
-                        io.stayed.record(u64::try_from(stayed).unwrap_or(0));
-                    }
-                }
+                add_stayed(&mut io.stayed, self.live, &self.some, now);
                 if let Some(port) = &mut io.port {
                     port.transmit(&mut self.some, now)?;
                 }

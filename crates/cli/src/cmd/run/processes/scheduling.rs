@@ -25,6 +25,7 @@ const BEFORE_OTHERS: Attributes = Attributes {
     nice: -10,
     priority: 0,
     slice: MILLISECOND / 10,
+    alone: true,
 };
 /// How long who asks for another policy waits for it.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -313,6 +314,18 @@ fn be_in_time(controller: &Controller) {
         false => Attributes::DEFAULT,
     };
     // without the right to, it comes later now and then
+    let _ = sys::set_attributes(me, wanted);
+}
+
+/// Who moves packets goes before others of the housekeeping core, too, where there is a policy: each look takes the
+/// core away from it, and whoever else is there would have it then. Processes that it launches do not.
+pub fn move_before_others() {
+    let me = nix::unistd::gettid().as_raw() as u32;
+    let wanted = Attributes {
+        slice: 0,
+        ..BEFORE_OTHERS
+    };
+    // without the right to, others have their part
     let _ = sys::set_attributes(me, wanted);
 }
 
