@@ -28,6 +28,7 @@ fn chain_files_of_the_guide() {
         [
             "click",
             "dpi",
+            "external",
             "firewall",
             "load-balancer",
             "monitor",

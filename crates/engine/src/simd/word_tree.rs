@@ -217,7 +217,8 @@ mod tests {
         #[test]
         fn numbers_are_places_in_the_list(
             words in 2usize..5,
-            cuts in proptest::collection::vec([word(), word(), word(), word()], 0..30),
+            // each has three nodes of its own at most: as many as there may be
+            cuts in proptest::collection::vec([word(), word(), word(), word()], 0..=MAX_NODES / 3),
             values in proptest::collection::vec([word(), word(), word(), word()], ROW),
             near in proptest::collection::vec((0usize..30, -1i8..2), ROW),
         ) {
