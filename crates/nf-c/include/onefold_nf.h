@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 /* Version of this interface. */
-#define ONEFOLD_NF_VERSION 1
+#define ONEFOLD_NF_VERSION 2
 /* Most packets of a batch. */
 #define ONEFOLD_NF_BATCH 32
 /* In onefold_pkt.flags: the packet goes on in the next one of its port (it does not fit into one slot). */
@@ -72,22 +72,35 @@ int onefold_nf_wait(onefold_nf *nf, unsigned milliseconds);
 /* Reads, calls the handler for each packet, writes, sleeps, until the program is to end. 0; -1: an error. */
 int onefold_nf_run(onefold_nf *nf, onefold_nf_handler handler, void *context);
 
-/* Storage, without waiting for it: requests are collected in one buffer while those of another one are carried out by a
- * thread. Their callbacks are called in the program's own thread, in onefold_nf_read_pkt, onefold_nf_wait,
- * onefold_nf_run or onefold_nf_close: `result` is how many bytes were read or written, or a negative error number
- * (-ENOSPC). The bytes are the library's until then. */
+/* onefold_nf_run returns 0 when it has done what it has read. May be called by another thread, and by a handler of
+ * signals. */
+void onefold_nf_stop(const onefold_nf *nf);
+
+/* Files, without waiting for them: requests are collected in one buffer while those of another one are carried out, by
+ * io_uring, or by a thread where that is not permitted. Their callbacks are called in the program's own thread, in
+ * onefold_nf_read_pkt, onefold_nf_wait, onefold_nf_run or onefold_nf_close, that is, between two batches: `result` is
+ * how many bytes were read or written, or a negative error number (-ENOSPC). Bytes and descriptor are the library's
+ * until then. */
 typedef void (*onefold_nf_data_callback)(onefold_nf *nf, int fd, void *buffer, int64_t result, void *context);
 
 /* So many requests in each of both buffers (32, if nothing is said; 4096 at most), and how long a buffer that is not
  * full waits (1000). 0; -1: requests are under way. */
 int onefold_nf_data_setup(onefold_nf *nf, unsigned batch, unsigned flush_microseconds);
 
-/* Reads and writes `size` bytes at `offset` of a file. 0: it is under way; 1: both buffers are full, and the program is
- * to give the processor up (onefold_nf_wait) before it tries again; -1: an error. */
+/* Reads and writes `size` bytes at `offset` of a file that has offsets. When both buffers are full, sends what was
+ * written to ports, tells the launcher, and gives the processor up until one of them has been carried out. Requests may
+ * be carried out in any order: one that depends on another one waits for its callback. 0: it is under way; -1: an
+ * error, and there will be no callback. */
 int onefold_nf_read_data(onefold_nf *nf, int fd, void *buffer, size_t size, uint64_t offset,
                          onefold_nf_data_callback callback, void *context);
 int onefold_nf_write_data(onefold_nf *nf, int fd, const void *buffer, size_t size, uint64_t offset,
                           onefold_nf_data_callback callback, void *context);
+
+/* How many requests are taken at this moment before the processor is given up. */
+unsigned onefold_nf_data_room(onefold_nf *nf);
+
+/* "io_uring", or "thread". */
+const char *onefold_nf_data_engine(onefold_nf *nf);
 
 /* Does the launcher want the program to sleep after this batch? onefold_nf_wait does so. */
 int onefold_nf_relinquish(const onefold_nf *nf);

@@ -1,11 +1,12 @@
 //! The functions of the header, by their names in C.
 
-use super::data::{self, Callback, Request, Storage};
-use super::{BATCH, Handler, NONE, Nf, Packet, text};
+use super::data::{complete, finish};
+use super::{BATCH, Handler, NONE, Nf, Packet, inner, text};
 use onefold_nf::native::Native;
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long [`onefold_nf_run`] sleeps at most, in milliseconds.
@@ -39,12 +40,9 @@ pub unsafe extern "C" fn onefold_nf_close(nf: *mut Nf) -> c_int {
     }
     // what was to be written is written
     // SAFETY: the caller says so.
-    while let Some(all) = unsafe { nf.as_mut() }.and_then(|n| n.storage.as_mut()?.wait()) {
-        // SAFETY: as above; nobody has a reference meanwhile.
-        unsafe { call(nf, all) };
-    }
+    unsafe { finish(nf) };
     // SAFETY: the caller says so.
-    let nf = unsafe { Box::from_raw(nf) };
+    let nf = unsafe { Box::from_raw(nf) }.inner.into_inner();
     drop((nf.held, nf.storage));
     match nf.native.end() {
         Ok(()) => 0,
@@ -59,7 +57,7 @@ pub unsafe extern "C" fn onefold_nf_close(nf: *mut Nf) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn onefold_nf_ports(nf: *const Nf) -> u32 {
     // SAFETY: the caller says so.
-    unsafe { nf.as_ref() }.map_or(0, |nf| nf.native.ports() as u32)
+    unsafe { inner(nf) }.map_or(0, |nf| nf.native.ports() as u32)
 }
 
 /// See the header.
@@ -71,7 +69,7 @@ pub unsafe extern "C" fn onefold_nf_read_pkt(nf: *mut Nf, pkts: *mut Packet, n: 
     // SAFETY: the caller says so.
     unsafe { complete(nf) };
     // SAFETY: the caller says so.
-    let Some(nf) = (unsafe { nf.as_mut() }) else {
+    let Some(nf) = (unsafe { inner(nf) }) else {
         return -1;
     };
     if pkts.is_null() {
@@ -110,7 +108,7 @@ pub unsafe extern "C" fn onefold_nf_write_pkt(
     port: u32,
 ) -> c_int {
     // SAFETY: the caller says so.
-    let (Some(nf), pkts) = (unsafe { (nf.as_mut(), packets(pkts, n)) }) else {
+    let (Some(nf), pkts) = (unsafe { (inner(nf), packets(pkts, n)) }) else {
         return -1;
     };
     let written = pkts.iter().filter(|p| nf.write(p, port)).count();
@@ -124,7 +122,7 @@ pub unsafe extern "C" fn onefold_nf_write_pkt(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn onefold_nf_drop_pkt(nf: *mut Nf, pkts: *const Packet, n: c_uint) {
     // SAFETY: the caller says so.
-    let (Some(nf), pkts) = (unsafe { (nf.as_mut(), packets(pkts, n)) }) else {
+    let (Some(nf), pkts) = (unsafe { (inner(nf), packets(pkts, n)) }) else {
         return;
     };
     pkts.iter().for_each(|p| drop(nf.take(p)));
@@ -137,7 +135,7 @@ pub unsafe extern "C" fn onefold_nf_drop_pkt(nf: *mut Nf, pkts: *const Packet, n
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn onefold_nf_new_pkt(nf: *mut Nf, pkt: *mut Packet) -> c_int {
     // SAFETY: the caller says so.
-    let Some(nf) = (unsafe { nf.as_mut() }) else {
+    let Some(nf) = (unsafe { inner(nf) }) else {
         return -1;
     };
     match nf.native.make() {
@@ -158,146 +156,13 @@ pub unsafe extern "C" fn onefold_nf_new_pkt(nf: *mut Nf, pkt: *mut Packet) -> c_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn onefold_nf_wait(nf: *mut Nf, milliseconds: c_uint) -> c_int {
     // SAFETY: the caller says so.
-    let status = match unsafe { nf.as_mut() } {
+    let status = match unsafe { inner(nf) } {
         Some(nf) => nf.wait(Duration::from_millis(u64::from(milliseconds))),
         None => -1,
     };
     // SAFETY: as above.
     unsafe { complete(nf) };
     status
-}
-
-/// Callbacks of what was read and written.
-///
-/// # Safety
-/// As [`onefold_nf_ports`]; nobody has a reference to it.
-unsafe fn complete(nf: *mut Nf) {
-    // SAFETY: the caller says so; the reference ends before callbacks begin.
-    let all = unsafe { nf.as_mut() }.and_then(|n| Some(n.storage.as_mut()?.completed()));
-    // SAFETY: the caller says so.
-    unsafe { call(nf, all.unwrap_or_default()) };
-}
-
-/// Calls back, in the order of the requests.
-///
-/// # Safety
-/// As [`complete`].
-unsafe fn call(nf: *mut Nf, all: Vec<Request>) {
-    for r in all {
-        if let Some(callback) = r.callback {
-            // SAFETY: the caller's function, with what it has given; nobody has a reference to `nf`.
-            unsafe { callback(nf, r.fd, r.buffer.cast(), r.result, r.context) };
-        }
-    }
-}
-
-/// See the header.
-///
-/// # Safety
-/// As [`onefold_nf_ports`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn onefold_nf_data_setup(
-    nf: *mut Nf,
-    batch: c_uint,
-    flush_microseconds: c_uint,
-) -> c_int {
-    // SAFETY: the caller says so.
-    let Some(nf) = (unsafe { nf.as_mut() }) else {
-        return -1;
-    };
-    if nf.storage.as_ref().is_some_and(|s| !s.is_idle()) {
-        return -1;
-    }
-    let flush = Duration::from_micros(u64::from(flush_microseconds));
-    nf.storage = Some(Storage::new(batch as usize, flush, nf.native.bell()));
-    0
-}
-
-/// `size` bytes at `buffer`, and where they are in a file.
-struct Bytes {
-    fd: c_int,
-    buffer: *mut c_void,
-    size: usize,
-    offset: u64,
-}
-
-/// Something to be read or written: 0, or 1 where both buffers are full; less where it cannot be.
-fn queue(
-    nf: Option<&mut Nf>,
-    write: bool,
-    bytes: Bytes,
-    (callback, context): (Option<Callback>, *mut c_void),
-) -> c_int {
-    let (Some(nf), Ok(offset)) = (nf, i64::try_from(bytes.offset)) else {
-        return -1;
-    };
-    if bytes.buffer.is_null() && bytes.size > 0 {
-        return -1;
-    }
-    let request = Request {
-        write,
-        fd: bytes.fd,
-        buffer: bytes.buffer.cast(),
-        len: bytes.size,
-        offset,
-        callback,
-        context,
-        result: 0,
-    };
-    let bell = nf.native.bell();
-    let storage = nf
-        .storage
-        .get_or_insert_with(|| Storage::new(data::BATCH, data::FLUSH, bell));
-    c_int::from(!storage.queue(request))
-}
-
-/// See the header.
-///
-/// # Safety
-/// As [`onefold_nf_ports`]; `size` bytes from `buffer` on are the library's until the callback has been called.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn onefold_nf_write_data(
-    nf: *mut Nf,
-    fd: c_int,
-    buffer: *const c_void,
-    size: usize,
-    offset: u64,
-    callback: Option<Callback>,
-    context: *mut c_void,
-) -> c_int {
-    let bytes = Bytes {
-        fd,
-        // it is read from only
-        buffer: buffer.cast_mut(),
-        size,
-        offset,
-    };
-    // SAFETY: the caller says so.
-    queue(unsafe { nf.as_mut() }, true, bytes, (callback, context))
-}
-
-/// See the header.
-///
-/// # Safety
-/// As [`onefold_nf_write_data`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn onefold_nf_read_data(
-    nf: *mut Nf,
-    fd: c_int,
-    buffer: *mut c_void,
-    size: usize,
-    offset: u64,
-    callback: Option<Callback>,
-    context: *mut c_void,
-) -> c_int {
-    let bytes = Bytes {
-        fd,
-        buffer,
-        size,
-        offset,
-    };
-    // SAFETY: the caller says so.
-    queue(unsafe { nf.as_mut() }, false, bytes, (callback, context))
 }
 
 /// See the header.
@@ -315,6 +180,10 @@ pub unsafe extern "C" fn onefold_nf_run(
     };
     let mut batch = [NONE; BATCH];
     loop {
+        // SAFETY: the caller says so; what others use of it is shared.
+        if unsafe { nf.as_ref() }.is_some_and(Nf::is_stopped) {
+            return 0;
+        }
         // SAFETY: the caller says so; nobody else has a reference while this one is used.
         let got = unsafe { onefold_nf_read_pkt(nf, batch.as_mut_ptr(), BATCH as c_uint) };
         let Ok(got) = usize::try_from(got) else {
@@ -324,7 +193,7 @@ pub unsafe extern "C" fn onefold_nf_run(
             // SAFETY: as above; the handler gets a packet that lives until it returns, and may use `nf` itself.
             let port = unsafe { handler(nf, p, context) };
             // SAFETY: as above. A packet that the handler has written or dropped is not there any more.
-            if let Some(nf) = unsafe { nf.as_mut() } {
+            if let Some(nf) = unsafe { inner(nf) } {
                 nf.write(p, port);
             }
         }
@@ -340,6 +209,19 @@ pub unsafe extern "C" fn onefold_nf_run(
     }
 }
 
+/// See the header. It takes no lock and allocates nothing.
+///
+/// # Safety
+/// As [`onefold_nf_ports`]; the program's thread may be anywhere in the library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onefold_nf_stop(nf: *const Nf) {
+    // SAFETY: the caller says so; what is in the cell is not touched.
+    if let Some(nf) = unsafe { nf.as_ref() } {
+        nf.stop.store(true, Ordering::Release);
+        nf.bell.ring();
+    }
+}
+
 /// See the header.
 ///
 /// # Safety
@@ -347,7 +229,7 @@ pub unsafe extern "C" fn onefold_nf_run(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn onefold_nf_relinquish(nf: *const Nf) -> c_int {
     // SAFETY: the caller says so.
-    unsafe { nf.as_ref() }.map_or(0, |nf| c_int::from(nf.native.relinquishes()))
+    unsafe { inner(nf) }.map_or(0, |nf| c_int::from(nf.native.relinquishes()))
 }
 
 /// See the header.
@@ -357,7 +239,7 @@ pub unsafe extern "C" fn onefold_nf_relinquish(nf: *const Nf) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn onefold_nf_cost_hint(nf: *mut Nf, ns: u64) {
     // SAFETY: the caller says so.
-    if let Some(nf) = unsafe { nf.as_ref() } {
+    if let Some(nf) = unsafe { inner(nf) } {
         nf.native.cost_hint(ns);
     }
 }
@@ -369,7 +251,7 @@ pub unsafe extern "C" fn onefold_nf_cost_hint(nf: *mut Nf, ns: u64) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn onefold_nf_error(nf: *const Nf) -> *const c_char {
     // SAFETY: the caller says so.
-    match unsafe { nf.as_ref() } {
+    match unsafe { inner(nf) } {
         Some(nf) => nf.error.as_ptr(),
         None => WHY.with(|why| why.borrow().as_ptr()),
     }

@@ -1,213 +1,231 @@
-//! Storage without waiting for it: reads and writes are collected in one buffer while a thread carries out those of
-//! another one, as in NFVnice's `libnf` (SIGCOMM 2017, section 3.5). When both are full, who wants more is told so, and
-//! gives the processor up.
+//! Files that are read and written while packets go on: what C hands in, over [`onefold_nf::storage`].
 
-use onefold_nf::native::OwnBell;
-use std::ffi::{c_int, c_void};
+use crate::{Inner, Nf, inner};
+use onefold_nf::storage::{Data, Done, Settings, Storage};
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::os::fd::RawFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-
-/// Requests of a buffer, where nothing else is said; most of them.
-pub const BATCH: usize = 32;
-pub const MOST: usize = 4096;
-/// A buffer that is not full is carried out after this time, where nothing else is said.
-pub const FLUSH: Duration = Duration::from_millis(1);
+use std::ptr::null;
+use std::time::Duration;
 
 /// `onefold_nf_data_callback`.
-pub type Callback = unsafe extern "C" fn(*mut crate::Nf, c_int, *mut c_void, i64, *mut c_void);
+pub type Callback = unsafe extern "C" fn(*mut Nf, c_int, *mut c_void, i64, *mut c_void);
 
-/// Something to be read or written.
-pub struct Request {
-    pub write: bool,
-    pub fd: RawFd,
-    pub buffer: *mut u8,
-    pub len: usize,
-    pub offset: i64,
-    pub callback: Option<Callback>,
-    pub context: *mut c_void,
-    /// Bytes, or a negative error number.
-    pub result: i64,
+/// Bytes of the program's, and what is done when they are written or read.
+#[derive(Debug)]
+pub struct Bytes {
+    fd: RawFd,
+    buffer: *mut u8,
+    len: usize,
+    callback: Option<Callback>,
+    context: *mut c_void,
 }
 
 // SAFETY: the buffer is the library's until the callback, and nobody else touches it meanwhile (the caller's part); the
 // context is handed back only.
-unsafe impl Send for Request {}
+unsafe impl Send for Bytes {}
 
-impl Request {
-    /// Carries it out: all of it, up to the end of the file or an error.
-    fn perform(&mut self) {
-        let mut done = 0;
-        // Bound: each round moves on, or ends it
-        while done < self.len {
-            let at = self.buffer.wrapping_add(done).cast();
-            let (left, offset) = (self.len - done, self.offset.saturating_add(done as i64));
-            // SAFETY: so many bytes are there, for this thread alone (the caller's part).
-            let n = unsafe {
-                match self.write {
-                    true => libc::pwrite(self.fd, at, left, offset),
-                    false => libc::pread(self.fd, at, left, offset),
-                }
-            };
-            match usize::try_from(n) {
-                Ok(0) => break,
-                Ok(n) => done += n,
-                Err(_) => {
-                    let error = std::io::Error::last_os_error();
-                    if error.kind() == std::io::ErrorKind::Interrupted {
-                        continue;
-                    }
-                    self.result = -i64::from(error.raw_os_error().unwrap_or(libc::EIO));
-                    return;
-                }
-            }
-        }
-        self.result = done as i64;
+// SAFETY: the buffer is where the caller says, wherever this is moved to; the caller leaves it and the descriptor alone
+// until the callback.
+unsafe impl Data for Bytes {
+    fn fd(&self) -> RawFd {
+        self.fd
+    }
+    fn bytes(&mut self) -> (*mut u8, usize) {
+        (self.buffer, self.len)
     }
 }
 
-/// Both buffers, and the thread.
-pub struct Storage {
-    filling: Vec<Request>,
-    batch: usize,
-    flush: Duration,
-    /// The oldest request of the buffer that is being filled came then.
-    since: Option<Instant>,
-    /// The thread has a buffer.
-    busy: bool,
-    to: Option<SyncSender<Vec<Request>>>,
-    done: Receiver<Vec<Request>>,
-    /// Buffers that the thread has done.
-    ready: Arc<AtomicUsize>,
-    thread: Option<JoinHandle<()>>,
+/// Callbacks of what was read and written.
+///
+/// # Safety
+/// `nf` is null, or one that [`crate::onefold_nf_open`] has given; nobody has a reference to what is in it.
+pub unsafe fn complete(nf: *mut Nf) {
+    let mut all = Vec::new();
+    // SAFETY: the caller says so; the reference ends before callbacks begin.
+    if let Some(storage) = unsafe { inner(nf) }.and_then(|n| n.storage.as_mut()) {
+        storage.take_done(&mut all);
+    }
+    // SAFETY: the caller says so.
+    unsafe { call(nf, all) };
 }
 
-impl Storage {
-    /// With so many requests in a buffer. `bell` wakes the program.
-    pub fn new(batch: usize, flush: Duration, bell: OwnBell) -> Storage {
-        let (to, requests) = sync_channel::<Vec<Request>>(1);
-        let (tell, done) = sync_channel(1);
-        let ready = Arc::new(AtomicUsize::new(0));
-        let counted = ready.clone();
-        let thread = std::thread::spawn(move || {
-            for mut all in requests {
-                all.iter_mut().for_each(Request::perform);
-                if tell.send(all).is_err() {
-                    break;
-                }
-                counted.fetch_add(1, Ordering::Release);
-                bell.ring();
-            }
-        });
-        Storage {
-            filling: Vec::new(),
-            batch: batch.clamp(1, MOST),
-            flush,
-            since: None,
-            busy: false,
-            to: Some(to),
-            done,
-            ready,
-            thread: Some(thread),
-        }
-    }
-
-    /// One more. False: both buffers are full.
-    pub fn queue(&mut self, request: Request) -> bool {
-        if self.filling.len() >= self.batch {
-            self.hand_over();
-        }
-        if self.filling.len() >= self.batch {
-            return false;
-        }
-        self.since.get_or_insert_with(Instant::now);
-        self.filling.push(request);
-        if self.filling.len() >= self.batch {
-            self.hand_over();
-        }
-        true
-    }
-
-    /// The thread gets the buffer that was filled, if it has none.
-    fn hand_over(&mut self) {
-        if self.busy || self.filling.is_empty() {
+/// What is under way is waited for, with its callbacks, and with what these make.
+///
+/// # Safety
+/// As [`complete`].
+pub unsafe fn finish(nf: *mut Nf) {
+    loop {
+        let mut all = Vec::new();
+        // SAFETY: the caller says so; the reference ends before callbacks begin.
+        let storage = unsafe { inner(nf) }.and_then(|n| n.storage.as_mut());
+        let Some(storage) = storage else { return };
+        storage.finish();
+        storage.take_done(&mut all);
+        if all.is_empty() {
             return;
         }
-        if let Some(to) = &self.to {
-            let all = std::mem::take(&mut self.filling);
-            self.since = None;
-            self.busy = to.send(all).is_ok();
-        }
-    }
-
-    /// Does the thread have something to give back?
-    pub fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Acquire) > 0
-    }
-
-    /// Requests that are under way.
-    pub fn is_idle(&self) -> bool {
-        !self.busy && self.filling.is_empty()
-    }
-
-    /// Requests that have been carried out; what waits long enough is handed over.
-    pub fn completed(&mut self) -> Vec<Request> {
-        let all = self.done.try_recv().ok();
-        if all.is_some() {
-            self.ready.fetch_sub(1, Ordering::AcqRel);
-            self.busy = false;
-        }
-        let waits = self.since.is_some_and(|s| s.elapsed() >= self.flush);
-        if waits || self.filling.len() >= self.batch {
-            self.hand_over();
-        }
-        all.unwrap_or_default()
-    }
-
-    /// How long the program may sleep until a buffer is to be handed over.
-    pub fn patience(&self, most: Duration) -> Duration {
-        match self.since {
-            // the thread's end is a wake-up
-            Some(_) if self.busy => most,
-            Some(since) => most.min(self.flush.saturating_sub(since.elapsed())),
-            None => most,
-        }
-    }
-
-    /// The next buffer's requests, waited for; `None`: nothing is under way.
-    pub fn wait(&mut self) -> Option<Vec<Request>> {
-        self.hand_over();
-        if !self.busy {
-            return None;
-        }
-        let all = self.done.recv().ok()?;
-        self.ready.fetch_sub(1, Ordering::AcqRel);
-        self.busy = false;
-        Some(all)
+        // SAFETY: the caller says so.
+        unsafe { call(nf, all) };
     }
 }
 
-impl Drop for Storage {
-    fn drop(&mut self) {
-        self.to = None;
-        // one that is in the middle of something ends first
-        while self.done.try_recv().is_ok() {}
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+/// Calls back, in the order of the requests.
+///
+/// # Safety
+/// As [`complete`].
+unsafe fn call(nf: *mut Nf, all: Vec<Done<Bytes>>) {
+    for d in all {
+        let result = match d.result {
+            Ok(n) => n as i64,
+            Err(e) => -i64::from(e.raw_os_error().unwrap_or(libc::EIO)),
+        };
+        let b = d.data;
+        if let Some(callback) = b.callback {
+            // SAFETY: the caller's function, with what it has given; nobody has a reference to what is in `nf`.
+            unsafe { callback(nf, b.fd, b.buffer.cast(), result, b.context) };
         }
     }
 }
 
-impl std::fmt::Debug for Storage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "Storage({} waiting, busy: {})",
-            self.filling.len(),
-            self.busy
-        )
+impl Inner {
+    /// Its storage, as it is if nothing was said.
+    fn storage(&mut self) -> &mut Storage<Bytes> {
+        let bell = self.native.bell();
+        self.storage
+            .get_or_insert_with(|| Storage::new(Settings::default(), Some(bell)))
     }
+
+    /// Something to be read or written; gives the core up first if both buffers are full.
+    fn queue(&mut self, write: bool, bytes: Bytes, offset: u64) -> c_int {
+        if bytes.buffer.is_null() && bytes.len > 0 {
+            self.error = CString::from(c"no buffer was given");
+            return -1;
+        }
+        let holds = self.holds;
+        self.storage();
+        let Inner {
+            native, storage, ..
+        } = self;
+        let Some(storage) = storage else { return -1 };
+        if let Err(e) = native.yield_to_storage(storage, holds) {
+            return self.failed(&e);
+        }
+        let queued = match write {
+            true => storage.write(bytes, offset),
+            false => storage.read(bytes, offset),
+        };
+        match queued {
+            Ok(()) => 0,
+            Err(e) => self.failed(&e),
+        }
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// `nf` is one that [`crate::onefold_nf_open`] has given and that is not closed; so it is for all that follow.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onefold_nf_data_setup(
+    nf: *mut Nf,
+    batch: c_uint,
+    flush_microseconds: c_uint,
+) -> c_int {
+    // SAFETY: the caller says so.
+    let Some(nf) = (unsafe { inner(nf) }) else {
+        return -1;
+    };
+    if nf
+        .storage
+        .as_ref()
+        .is_some_and(|s| !s.is_idle() || s.is_ready())
+    {
+        nf.error = CString::from(c"requests are under way");
+        return -1;
+    }
+    let settings = Settings {
+        batch: batch as usize,
+        flush: Duration::from_micros(u64::from(flush_microseconds)),
+        ..Settings::default()
+    };
+    nf.storage = Some(Storage::new(settings, Some(nf.native.bell())));
+    0
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`onefold_nf_data_setup`]; `size` bytes from `buffer` on are the library's until the callback has been called.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onefold_nf_write_data(
+    nf: *mut Nf,
+    fd: c_int,
+    buffer: *const c_void,
+    size: usize,
+    offset: u64,
+    callback: Option<Callback>,
+    context: *mut c_void,
+) -> c_int {
+    let bytes = Bytes {
+        fd,
+        // it is read from only
+        buffer: buffer.cast_mut().cast(),
+        len: size,
+        callback,
+        context,
+    };
+    // SAFETY: the caller says so.
+    let nf = unsafe { inner(nf) };
+    nf.map_or(-1, |nf| nf.queue(true, bytes, offset))
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`onefold_nf_write_data`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onefold_nf_read_data(
+    nf: *mut Nf,
+    fd: c_int,
+    buffer: *mut c_void,
+    size: usize,
+    offset: u64,
+    callback: Option<Callback>,
+    context: *mut c_void,
+) -> c_int {
+    let bytes = Bytes {
+        fd,
+        buffer: buffer.cast(),
+        len: size,
+        callback,
+        context,
+    };
+    // SAFETY: the caller says so.
+    let nf = unsafe { inner(nf) };
+    nf.map_or(-1, |nf| nf.queue(false, bytes, offset))
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`onefold_nf_data_setup`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onefold_nf_data_room(nf: *mut Nf) -> c_uint {
+    // SAFETY: the caller says so.
+    let nf = unsafe { inner(nf) };
+    nf.map_or(0, |nf| nf.storage().room() as c_uint)
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`onefold_nf_data_setup`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onefold_nf_data_engine(nf: *mut Nf) -> *const c_char {
+    // SAFETY: the caller says so.
+    let nf = unsafe { inner(nf) };
+    nf.map_or(null(), |nf| match nf.storage().engine() {
+        "io_uring" => c"io_uring".as_ptr(),
+        _ => c"thread".as_ptr(),
+    })
 }

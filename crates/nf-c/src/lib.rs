@@ -10,11 +10,14 @@ mod abi;
 mod data;
 
 pub use abi::*;
+pub use data::*;
 
-use data::Storage;
-use onefold_nf::native::{Native, NativeError, NativePacket};
+use onefold_nf::native::{Native, NativePacket, OwnBell};
+use onefold_nf::storage::Storage;
+use std::cell::UnsafeCell;
 use std::ffi::{CString, c_int, c_void};
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Most packets of a batch, as in NFVnice.
@@ -54,16 +57,36 @@ const NONE: Packet = Packet {
 /// `onefold_nf`.
 #[derive(Debug)]
 pub struct Nf {
+    /// Everything that the program's one thread uses.
+    inner: UnsafeCell<Inner>,
+    /// [`onefold_nf_stop`] was called: by a handler of signals, too, while the thread is anywhere.
+    stop: AtomicBool,
+    bell: OwnBell,
+}
+
+/// What is in an [`Nf`].
+///
+/// # Safety
+/// `nf` is null, or one that [`onefold_nf_open`] has given and that is not closed, and nobody else has a reference to
+/// what is in it while this one is used.
+unsafe fn inner<'a>(nf: *const Nf) -> Option<&'a mut Inner> {
+    // SAFETY: the caller says so.
+    unsafe { nf.as_ref().map(|n| &mut *n.inner.get()) }
+}
+
+/// See [`Nf`].
+#[derive(Debug)]
+struct Inner {
     native: Native,
     /// By slot: packets that the program has.
     held: Vec<Option<NativePacket>>,
     holds: usize,
     arrived: Vec<NativePacket>,
-    storage: Option<Storage>,
+    storage: Option<Storage<Bytes>>,
     error: CString,
 }
 
-fn text(e: &NativeError) -> CString {
+fn text(e: &impl std::fmt::Display) -> CString {
     CString::new(e.to_string()).unwrap_or_default()
 }
 
@@ -72,16 +95,29 @@ pub type Handler = unsafe extern "C" fn(*mut Nf, *mut Packet, *mut c_void) -> u3
 
 impl Nf {
     fn new(native: Native) -> Nf {
-        Nf {
+        let bell = native.bell();
+        let inner = Inner {
             native,
             held: Vec::new(),
             holds: 0,
             arrived: Vec::new(),
             storage: None,
             error: CString::default(),
+        };
+        Nf {
+            inner: UnsafeCell::new(inner),
+            stop: AtomicBool::new(false),
+            bell,
         }
     }
 
+    /// Has the program said that it ends?
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+}
+
+impl Inner {
     /// The program has this packet from now on.
     fn hold(&mut self, mut p: NativePacket) -> Packet {
         let number = p.number();
@@ -120,7 +156,7 @@ impl Nf {
         Some(p)
     }
 
-    fn failed(&mut self, e: &NativeError) -> c_int {
+    fn failed(&mut self, e: &impl std::fmt::Display) -> c_int {
         self.error = text(e);
         -1
     }
@@ -153,10 +189,11 @@ impl Nf {
     }
 
     fn wait(&mut self, most: Duration) -> c_int {
-        let storage = self.storage.as_ref();
-        let most = storage.map_or(most, |s| s.patience(most));
-        let ready = || storage.is_some_and(Storage::is_ready);
-        match self.native.wait_or(most, self.holds, ready) {
+        let waited = match &self.storage {
+            Some(s) => self.native.wait_with(most, self.holds, s),
+            None => self.native.wait_holding(most, self.holds),
+        };
+        match waited {
             Ok(()) => c_int::from(self.native.is_over()),
             Err(e) => self.failed(&e),
         }

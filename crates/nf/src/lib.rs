@@ -10,6 +10,7 @@
 //! - [`reclaim()`]: what a process had that has ended; [`quiet`]: is nothing under way?
 //! - [`Process`], [`Channel`]: launching, and what a process is told and says. [`Isolation`]: in namespaces of its own.
 //! - [`native`]: the place of a program of its own, for the C library (crate `nf-c`) and for programs in Rust.
+//! - [`storage`]: files that are read and written while packets go on.
 //! - [`service`]: how long a process takes for a packet, for others to read; [`cycles`]: the processor's own clock.
 //! - [`ecn`]: marks on packets that say that a ring fills up.
 //!
@@ -58,6 +59,7 @@ pub mod ring;
 mod seat;
 pub mod service;
 mod space;
+pub mod storage;
 mod watch;
 
 pub use frames::SharedFrames;

@@ -16,6 +16,7 @@ use crate::region::{HEADROOM, NO_CLASS, NfBlock, Region, ShapeError};
 use crate::ring::Descriptor;
 use crate::seat::{Arrived, LONGEST_SLEEP, Seat, SeatError, Waker};
 use crate::service::{ServiceClock, publish, thread_time};
+use crate::storage::{Data, Storage};
 use onefold_table::Frame;
 use std::io;
 use std::os::fd::AsFd;
@@ -416,13 +417,26 @@ impl Native {
         }
     }
 
-    /// Sends what was written. `held`: packets that the program has read and neither written nor dropped.
+    /// A batch is done with: sends what was written. `held`: packets that the program has read and neither written nor
+    /// dropped.
     fn flush(&mut self, held: usize) -> Result<(), NativeError> {
+        self.put()?;
+        self.time();
+        self.tell_sent(held);
+        Ok(())
+    }
+
+    /// Puts what was written into rings, as far as there is room.
+    fn put(&mut self) -> Result<(), NativeError> {
         if self.seat.flush()? > 0 {
             // there was room
             self.blocked = None;
         }
-        self.time();
+        Ok(())
+    }
+
+    /// Others see what was sent, and what waits.
+    fn tell_sent(&mut self, held: usize) {
         let mut waiting = self.backlog();
         if waiting == 0 {
             self.blocked = None;
@@ -444,7 +458,6 @@ impl Native {
         }
         self.seat.release();
         self.seat.tidy();
-        Ok(())
     }
 
     /// What the launcher wants: a program keeps no time, so that only stopping is something to do.
@@ -500,6 +513,47 @@ impl Native {
         }
         self.commands();
         Ok(())
+    }
+
+    /// Both buffers of a storage are full: sends what was written, says so to the launcher, and gives the core up until
+    /// one of them has been carried out. What packets wait meanwhile does not wake it. `held`: packets that were read
+    /// before, and neither written nor dropped yet.
+    ///
+    /// # Errors
+    /// A peer does what cannot be.
+    pub fn yield_to_storage<R: Data>(
+        &mut self,
+        storage: &mut Storage<R>,
+        held: usize,
+    ) -> Result<(), NativeError> {
+        if !storage.is_full() {
+            return Ok(());
+        }
+        self.put()?;
+        self.tell_sent(held);
+        if let Some(b) = self.seat.block() {
+            let waits = &b.said().storage_waits;
+            waits.store(waits.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            b.said().in_storage.store(1, Ordering::Relaxed);
+        }
+        storage.wait_for_room();
+        if let Some(b) = self.seat.block() {
+            b.said().in_storage.store(0, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// [`Native::wait_holding`] for who has a storage: it wakes when something of it has been carried out, or is to be.
+    ///
+    /// # Errors
+    /// As [`Native::wait`].
+    pub fn wait_with<R: Data>(
+        &mut self,
+        most: Duration,
+        held: usize,
+        storage: &Storage<R>,
+    ) -> Result<(), NativeError> {
+        self.wait_or(storage.patience(most), held, || storage.is_ready())
     }
 
     /// What other threads of the program wake it by.

@@ -272,6 +272,10 @@ pub struct Said {
     pub sample: AtomicU64,
     /// How many batches were timed.
     pub samples: AtomicU32,
+    /// Not zero: it has given its core up until files have been written or read ([`crate::storage`]), whatever waits.
+    pub in_storage: AtomicU32,
+    /// Times that it did.
+    pub storage_waits: AtomicU64,
 }
 
 /// What the launcher and a process know of each other.
