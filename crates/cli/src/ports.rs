@@ -22,7 +22,7 @@ pub enum Kind {
     /// where the last 256 KiB of it stay.
     Memory(Option<String>),
     /// Frames of a capture in memory that arrive in real time, so many a second, again and again.
-    Paced(Device, String, u64),
+    Paced(Device, paced::Paced),
     /// A capture whose frames arrive; what leaves is counted.
     Pcap(String),
     /// A network interface through packet sockets.
@@ -459,9 +459,9 @@ impl PortArg {
                 spec = Some(s.clone());
                 (d, interface, boxed(p), shown, s.is("net_tap"))
             }
-            Kind::Paced(d, file, rate) => {
-                let (interface, p) = paced::open(&self.port, d, file, *rate)?;
-                let shown = format!("memory:{file}, {rate} packets a second");
+            Kind::Paced(d, paced) => {
+                let (interface, p) = paced::open(&self.port, d, paced)?;
+                let shown = format!("memory:{}, {} packets a second", paced.file, paced.rate);
                 let p = vec![p];
                 (d, interface, boxed(p), shown, false)
             }
@@ -496,11 +496,15 @@ mod tests {
         let file = Kind::Memory(Some("a:b.pcap".to_string()));
         assert_eq!(kind("lan=memory:a:b.pcap"), Ok(file));
         let rate = |s| match kind(s) {
-            Ok(Kind::Paced(d, file, rate)) => Some((d.interface, file, rate)),
+            Ok(Kind::Paced(d, p)) => Some((d.interface, p.file, p.rate, p.stamp)),
             _ => None,
         };
-        let paced = ("memory of lan".to_string(), "a,b".to_string(), 1_500_000);
-        assert_eq!(rate("lan=memory:a,b,rate=1.5M"), Some(paced));
+        let paced = |stamp| {
+            let of = "memory of lan".to_string();
+            Some((of, "a,b".to_string(), 1_500_000, stamp))
+        };
+        assert_eq!(rate("lan=memory:a,b,rate=1.5M"), paced(false));
+        assert_eq!(rate("lan=memory:a,b,rate=1500k,stamp"), paced(true));
         for wrong in [
             "lan=memory:,rate=1",
             "lan=memory:a,rate=",

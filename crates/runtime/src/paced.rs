@@ -25,6 +25,7 @@ pub struct PacedPort {
     /// Packets that were given or lost since then.
     passed: u64,
     lost: u64,
+    stamped: bool,
 }
 
 impl PacedPort {
@@ -36,7 +37,13 @@ impl PacedPort {
             since: None,
             passed: 0,
             lost: 0,
+            stamped: false,
         }
+    }
+
+    /// What arrives is to say when ([`Port::stamps`]).
+    pub fn stamped(self, stamped: bool) -> PacedPort {
+        PacedPort { stamped, ..self }
     }
 
     /// Packets that have come and were not taken yet, by this time after the start.
@@ -60,6 +67,9 @@ impl Port for PacedPort {
     }
     fn finish(&mut self) -> Result<(), PortError> {
         self.memory.finish()
+    }
+    fn stamps(&self) -> bool {
+        self.stamped
     }
     fn is_live(&self) -> bool {
         true

@@ -119,6 +119,11 @@ pub trait Port: Send {
         false
     }
 
+    /// Are the last eight bytes of what arrives to say when it did? Of loads of experiments.
+    fn stamps(&self) -> bool {
+        false
+    }
+
     /// Do packets arrive in real time?
     fn is_live(&self) -> bool {
         false

@@ -14,8 +14,7 @@ pub const MERGED: Experiment = Experiment {
         at 0.82 Mpps. The \
              merged chain has its generator in the same process and on the same core, which the processes' does \
              not: the ratio is \
-             smaller than it would be. Open vSwitch between processes is not measured: `interconnect: ovs` is not \
-             there yet.",
+             smaller than it would be. Other fabrics between the processes than rings: `thesis-4.2`.",
     published: &[(
         "Katsikas' thesis, fig. 4.2",
         "one to eight routers, 0.82 Mpps, 64 bytes, kernel driver: a further router adds 1,769 us over Open \

@@ -14,8 +14,10 @@
 //! }
 //! ```
 
+mod fabrics;
 mod lengths;
 mod nfvnice;
+mod nfvnice_io;
 mod nfvnice_shares;
 mod nfvnice_sweeps;
 mod niu;
@@ -36,6 +38,8 @@ pub const ALL: &[&Experiment] = &[
     &nfvnice::VARIABLE,
     &nfvnice::ORDERS,
     &nfvnice::FLOWS,
+    &nfvnice_io::TCP,
+    &nfvnice_io::STORAGE,
     &nfvnice_shares::STEP,
     &nfvnice_shares::JAIN,
     &nfvnice_sweeps::LENGTHS,
@@ -47,8 +51,10 @@ pub const ALL: &[&Experiment] = &[
     &unis::COLOCATED,
     &unis::BATCHES,
     &unis::OCCUPANCY,
+    &fabrics::SWITCHED,
     &scc::ROUTERS,
     &lengths::MERGED,
+    &fabrics::FABRICS,
     &niu::CHAINS,
     &niu::COLOCATED,
 ];
@@ -96,6 +102,8 @@ pub enum Work {
         random: bool,
         /// It sleeps for so long instead: it stands for a function on a core that there is not.
         asleep: bool,
+        /// Packets of this chain are written to a file, by their place in [`Setting::chains`].
+        logs: Option<usize>,
     },
     /// A full IP router with ten routes.
     Router,
@@ -120,6 +128,7 @@ impl Function {
             per_byte: 0.0,
             random: cycles.len() > 1,
             asleep: false,
+            logs: None,
         };
         let name = name.into();
         Function { name, work }
@@ -132,6 +141,20 @@ impl Function {
             per_byte: 0.0,
             random: false,
             asleep: true,
+            logs: None,
+        };
+        let name = name.into();
+        Function { name, work }
+    }
+
+    /// Costs so much, and writes packets of a chain to a file.
+    pub fn logger(name: impl Into<String>, cycles: u64, chain: usize) -> Function {
+        let work = Work::Burn {
+            cycles: vec![cycles],
+            per_byte: 0.0,
+            random: false,
+            asleep: false,
+            logs: Some(chain),
         };
         let name = name.into();
         Function { name, work }
@@ -145,6 +168,8 @@ pub enum Load {
     Pps(u64),
     /// A share of what comes out under the setting's first policy with far more coming.
     Share(f64),
+    /// As many as a TCP connection brings through, between two hosts at network interfaces.
+    Tcp,
 }
 
 /// Packets that pass functions.
@@ -199,6 +224,10 @@ pub struct Run {
     pub polls: bool,
     /// Packets that functions take together.
     pub batch: u16,
+    /// How packets go from process to process, as a chain file's `interconnect` has it.
+    pub interconnect: &'static str,
+    /// Functions that write packets to files do so behind them; else they wait for each.
+    pub behind: bool,
     /// Who decides it, for who compares policies ([`own`]).
     pub kind: Kind,
 }
@@ -216,6 +245,9 @@ pub enum Kind {
     Apart,
 }
 
+/// From each process into the next one's ring.
+pub const RINGS: &str = "rings";
+
 /// Batches of functions, if nothing is said.
 pub const BATCH: u16 = 32;
 
@@ -227,6 +259,8 @@ impl Run {
             policy: Some(policy.to_string()),
             polls: false,
             batch: BATCH,
+            interconnect: RINGS,
+            behind: true,
             kind,
         }
     }
@@ -244,9 +278,7 @@ impl Run {
         Run {
             label: "merged".to_string(),
             policy: None,
-            polls: false,
-            batch: BATCH,
-            kind: Kind::Apart,
+            ..Run::sleeping("", "", Kind::Apart)
         }
     }
 }

@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 /// that f took. `switches/s`; `voluntary/s f`; `involuntary/s f`. `p25 us`, `p50 us`, `p75 us`, `p99 us`, `mean us`,
 /// `spread us` (p75 less p25): from entry to exit, of all chains. `Jain`: Jain's index of what the chains delivered.
 /// `wait/run`: time that functions were runnable and did not run, to time that they ran. `follows ms`: the longest time
-/// from a step of costs until shares were what they were to be.
+/// from a step of costs until shares were what they were to be. `TCP Mb/s`: what was read of a TCP connection. `storage
+/// waits/s`: times that functions gave their core up because their buffers were full.
 pub type Figures = BTreeMap<String, f64>;
 
 /// All trials of a policy on a setting.

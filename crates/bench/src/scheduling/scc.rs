@@ -19,7 +19,7 @@ fn run(label: &str, policy: &str, batch: u16) -> Run {
     }
 }
 
-/// Figures 5, 9 and 10, tables 5 and 8.
+/// Figure 10, table 8.
 pub const ROUTERS: Experiment = Experiment {
     name: "scc-10",
     title: "Routers in processes on one core: scheduling and batching",
@@ -31,16 +31,9 @@ pub const ROUTERS: Experiment = Experiment {
         always: what a core \
              can do here differs, and latency beyond it is only the length of rings. Slices of 420 and 800 ms are \
              held to 100 ms by \
-             this kernel. The fabric is rings in shared memory (back to back); Open vSwitch between the functions \
-             (figures 5 and 9) \
-             is not measured: `interconnect: ovs` is not there yet.",
+             this kernel. The fabric is rings in shared memory (back to back); Open vSwitch between the functions is \
+             `scc-5` and `scc-9`.",
     published: &[
-        (
-            "SCC, figs 5 and 9 (Open vSwitch)",
-            "median slope per function 1,769 us default; 1,349 batch 420 ms; 532 batch 800 ms; 25-75 spread at 7 \
-                functions 6,327 / \
-             3,180 / 156 us",
-        ),
         (
             "SCC, fig. 10 (back to back)",
             "default 1,335n+426 us; batch 800 ms 1,268n+75; with B = 2 1,189n and a larger intercept; B = 16, 32: \
@@ -48,10 +41,8 @@ pub const ROUTERS: Experiment = Experiment {
              At 8 functions with B = 32 latency is 4 times lower; scheduling alone up to 2 times",
         ),
         (
-            "SCC, tables 5 and 8",
-            "wait/run, default, Open vSwitch, lengths 1/2/4/8: 14.76/18.80/30.20/74.36; contention/run back to \
-                back: default \
-             0/1.39/3.11/4.17, batch 0/2.83/2.92/2.82, batch and B = 32 0/2.82/2.91/2.98",
+            "SCC, table 8",
+            "contention/run back to back: default 0/1.39/3.11/4.17, batch 0/2.83/2.92/2.82, batch and B = 32 0/2.82/2.91/2.98",
         ),
     ],
     axis: "routers",

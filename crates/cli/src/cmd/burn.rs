@@ -1,9 +1,12 @@
 //! `onefold burn`: a network function that does nothing but cost processor time, for experiments with schedulers. In a
 //! chain file: `native: { command: [onefold, burn, --cycles, '550'] }`.
 
+mod log;
+
 use crate::common;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use log::{Log, LogArgs};
 use onefold_levers::sys;
 use onefold_nf::cycles;
 use onefold_nf::native::{Native, NativePacket};
@@ -16,6 +19,8 @@ const MOST_COSTS: usize = 1024;
 const MOST_TICKS: u64 = 1 << 30;
 /// The file with costs is looked at so often.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// It sleeps for so long at most.
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 /// Longest file with costs, in bytes.
 const LONGEST_FILE: u64 = 1 << 16;
 
@@ -83,6 +88,8 @@ pub struct Args {
     /// Takes what waits without ever standing back for others: neither yields nor relinquishes, even if it is told to
     #[arg(long)]
     stubborn: bool,
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 /// What packets cost.
@@ -227,8 +234,10 @@ pub fn run(args: &Args) -> Result<u8> {
     });
     let mut stall = Duration::from_millis(args.stall);
     let mut asleep = args.asleep.then(Asleep::new);
+    let mut log = Log::new(&args.log, &place)?;
     let mut batch = Vec::new();
     while !place.is_over() {
+        log.iter_mut().for_each(Log::look);
         if let Some(list) = watched.as_mut().and_then(Watched::changed)
             && let Err(e) = costs.read(&list)
         {
@@ -236,8 +245,10 @@ pub fn run(args: &Args) -> Result<u8> {
             eprintln!("burn: {e:#}; costs stay as they were");
         }
         if place.read(&mut batch, usize::from(args.batch))? == 0 {
-            if args.idle == Idle::Sleep {
-                place.wait(Duration::from_millis(100))?;
+            match &log {
+                _ if args.idle == Idle::Poll => {}
+                Some(log) => log.wait(&mut place, LONGEST_SLEEP)?,
+                None => place.wait(LONGEST_SLEEP)?,
             }
             continue;
         }
@@ -251,14 +262,20 @@ pub fn run(args: &Args) -> Result<u8> {
         if let Some(asleep) = &mut asleep {
             asleep.work(batch.iter().map(|p| costs.of(p)).sum());
         }
+        let mut held = batch.len();
         for p in batch.drain(..) {
             if asleep.is_none() {
                 cycles::burn(costs.of(&p));
             }
+            if let Some(log) = &mut log {
+                log.write(&mut place, &p, held)?;
+            }
+            held -= 1;
             let to = p.port ^ 1;
             place.write(p, to);
         }
     }
+    log.iter_mut().for_each(Log::end);
     place.end()?;
     Ok(common::HOLDS)
 }

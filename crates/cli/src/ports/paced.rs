@@ -7,8 +7,20 @@ use onefold_packet::EtherAddr;
 use onefold_port_interface::Interface;
 use onefold_runtime::{CapturePort, HIGHEST_RATE, Keep, PacedPort};
 
-/// Reads `memory:FILE,rate=PPS`.
+/// What arrives, and how often.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Paced {
+    pub file: String,
+    /// Packets a second.
+    pub rate: u64,
+    /// The last eight bytes of each packet say when it came.
+    pub stamp: bool,
+}
+
+/// Reads `memory:FILE,rate=PPS[,stamp]`.
 pub(super) fn parse(port: &str, file: &str, rate: &str) -> Result<Kind, String> {
+    let plain = rate.strip_suffix(",stamp");
+    let (rate, stamp) = (plain.unwrap_or(rate), plain.is_some());
     let (number, unit) = match rate.strip_suffix(['k', 'K']) {
         Some(n) => (n, 1e3),
         None => match rate.strip_suffix('M') {
@@ -29,26 +41,26 @@ pub(super) fn parse(port: &str, file: &str, rate: &str) -> Result<Kind, String> 
         keeps_neighbours: true,
         shared: true,
     };
-    Ok(Kind::Paced(device, file.to_string(), pps as u64))
+    let paced = Paced {
+        file: file.to_string(),
+        rate: pps as u64,
+        stamp,
+    };
+    Ok(Kind::Paced(device, paced))
 }
 
 /// The port, and what stands for an interface behind it.
 ///
 /// # Errors
 /// The capture cannot be read, or has no frame.
-pub(super) fn open(
-    port: &str,
-    device: &Device,
-    file: &str,
-    rate: u64,
-) -> Result<(Interface, PacedPort)> {
-    let reads = CapturePort::new(port).reads(CaptureReader::open(file)?);
+pub(super) fn open(port: &str, device: &Device, paced: &Paced) -> Result<(Interface, PacedPort)> {
+    let reads = CapturePort::new(port).reads(CaptureReader::open(&paced.file)?);
     let (memory, warnings) = reads.into_memory(Keep::Nothing);
     if let Some(w) = warnings.first() {
         bail!("{w}");
     }
     if memory.is_empty() {
-        bail!("port {port}: there is no frame in {file}");
+        bail!("port {port}: there is no frame in {}", paced.file);
     }
     let interface = Interface {
         name: device.interface.clone(),
@@ -60,5 +72,6 @@ pub(super) fn open(
         addresses: Vec::new(),
         forwards: [false; 2],
     };
-    Ok((interface, PacedPort::new(memory, rate)))
+    let port = PacedPort::new(memory, paced.rate).stamped(paced.stamp);
+    Ok((interface, port))
 }

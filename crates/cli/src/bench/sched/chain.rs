@@ -16,7 +16,10 @@ pub fn cost_file(function: usize) -> String {
 
 /// The chain file. `core`: the functions'; `apart`: that of functions that sleep in place of computing.
 pub fn text(s: &Setting, r: &Run, (apart, core): (usize, usize)) -> String {
-    let mut t = String::from("functions:\n");
+    let mut t = match &r.policy {
+        Some(_) => format!("interconnect: {}\nfunctions:\n", r.interconnect),
+        None => "functions:\n".to_string(),
+    };
     for (i, f) in s.functions.iter().enumerate() {
         // writing to a String cannot fail
         let _ = writeln!(t, "  {}:", f.name);
@@ -106,6 +109,7 @@ fn burner(t: &mut String, s: &Setting, r: &Run, i: usize, f: &Function) {
         per_byte,
         random,
         asleep,
+        logs,
     } = &f.work
     else {
         return;
@@ -128,6 +132,22 @@ fn burner(t: &mut String, s: &Setting, r: &Run, i: usize, f: &Function) {
         words.push("--asleep".into());
     } else if r.polls {
         words.extend(["--idle".into(), "poll".into()]);
+    }
+    if let Some(chain) = logs {
+        let how = if r.behind { "behind" } else { "waiting" };
+        let port = ports(s, i, *chain).0.to_string();
+        words.extend([
+            "--log".into(),
+            format!("log-{i}"),
+            "--log-port".into(),
+            port,
+        ]);
+        words.extend([
+            "--log-how".into(),
+            how.into(),
+            "--log-batch".into(),
+            "1024".into(),
+        ]);
     }
     if s.steps.iter().any(|step| step.function == i) {
         words.extend(["--from".into(), cost_file(i)]);

@@ -8,6 +8,7 @@ mod chain;
 pub mod markdown;
 pub mod report;
 mod step;
+mod tcp;
 pub mod text;
 mod trial;
 

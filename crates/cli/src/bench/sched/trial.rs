@@ -2,8 +2,9 @@
 
 use super::chain;
 use super::step::{self, Look};
+use super::tcp::{self, Tcp};
 use anyhow::{Context, Result, anyhow, bail};
-use onefold_bench::scheduling::{Figures, Load, Run, Setting};
+use onefold_bench::scheduling::{Chain, Figures, Load, RINGS, Run, Setting};
 use onefold_control::{Client, Request};
 use onefold_levers::sys;
 use serde_json::Value;
@@ -79,8 +80,14 @@ impl Bench {
             let _ = std::fs::remove_file(self.folder.join(chain::cost_file(step.function)));
         }
         let socket = self.folder.join("socket");
-        let mut running = self.launch(s, r, offered)?;
+        let has_tcp = s.chains.iter().any(|c| c.load == Load::Tcp);
+        let mut tcp = has_tcp.then(Tcp::lay).transpose()?;
+        let mut running = self.launch(s, r, offered, tcp.as_ref())?;
         let mut client = connect(&socket, &mut running)?;
+        if let Some(tcp) = &mut tcp {
+            tcp.begin(self.cores.0)?;
+        }
+        let read = || tcp.as_ref().map(Tcp::bytes);
         let status = |client: &mut Client| {
             client
                 .ask(&Request::Status { rules: false })
@@ -88,7 +95,7 @@ impl Bench {
         };
         // a status is there as soon as packets go
         wait(self.warm_up);
-        let (a, begun) = (status(&mut client)?, Instant::now());
+        let (a, begun, bytes) = (status(&mut client)?, Instant::now(), read());
         let seconds = self.seconds * s.longer;
         let looks = match s.steps.is_empty() {
             true => {
@@ -99,11 +106,15 @@ impl Bench {
         };
         let b = status(&mut client)?;
         let took = begun.elapsed().as_secs_f64();
+        let bytes = bytes.zip(read()).map(|(a, b)| b - a);
         client.ask(&Request::Stop).map_err(|e| anyhow!("{e}"))?;
         let report = end(running)?;
         let mut figures = figures(s, (&a, &b), took);
         if let Some(ms) = step::follows(&s.steps, &looks, seconds) {
             figures.insert("follows ms".to_string(), ms);
+        }
+        if let Some(bytes) = bytes {
+            figures.insert("TCP Mb/s".to_string(), bytes as f64 * 8.0 / took / 1e6);
         }
         Ok(Trial {
             figures,
@@ -111,8 +122,11 @@ impl Bench {
         })
     }
 
-    fn launch(&self, s: &Setting, r: &Run, offered: Offered) -> Result<Running> {
-        let mut command = Command::new(&self.exe);
+    fn launch(&self, s: &Setting, r: &Run, offered: Offered, tcp: Option<&Tcp>) -> Result<Running> {
+        let mut command = match tcp {
+            Some(tcp) => tcp.command(&self.exe.to_string_lossy()),
+            None => Command::new(&self.exe),
+        };
         let err = std::fs::File::create(self.folder.join("said")).context("what a run says")?;
         command.current_dir(&self.folder).args([
             "run",
@@ -131,16 +145,9 @@ impl Bench {
             &r.batch.to_string(),
         ]);
         for c in &s.chains {
-            let file = format!("{}.pcap", c.name);
-            chain::frames(&self.folder.join(&file), c.sizes)?;
-            let pps = match (c.load, offered) {
-                (Load::Pps(n), _) => n as f64,
-                (Load::Share(_), Offered::Most) => MOST,
-                (Load::Share(share), Offered::Of(full)) => full * share / s.chains.len() as f64,
-            };
-            let pps = (pps as u64).max(1);
-            command.args(["--port", &format!("in-{}=memory:{file},rate={pps}", c.name)]);
-            command.args(["--port", &format!("out-{}=memory:", c.name)]);
+            for port in self.ports(s, r, c, offered)? {
+                command.args(["--port", &port]);
+            }
         }
         match &r.policy {
             Some(policy) => command.args([
@@ -164,6 +171,35 @@ impl Bench {
             sys::pin(running.0.id(), self.cores.1).context("the merged chain's core")?;
         }
         Ok(running)
+    }
+
+    /// What the ports of a chain are bound to.
+    fn ports(&self, s: &Setting, r: &Run, c: &Chain, offered: Offered) -> Result<[String; 2]> {
+        let pps = match (c.load, offered) {
+            (Load::Tcp, _) => {
+                let [a, b] = tcp::INTERFACES;
+                let name = &c.name;
+                return Ok([
+                    format!("in-{name}=packet:{a}"),
+                    format!("out-{name}=packet:{b}"),
+                ]);
+            }
+            (Load::Pps(n), _) => n as f64,
+            (Load::Share(_), Offered::Most) => MOST,
+            (Load::Share(share), Offered::Of(full)) => full * share / s.chains.len() as f64,
+        };
+        let file = format!("{}.pcap", c.name);
+        chain::frames(&self.folder.join(&file), c.sizes)?;
+        let pps = (pps as u64).max(1);
+        // through interfaces only what is in a packet goes with it
+        let stamp = match r.interconnect == RINGS || r.policy.is_none() {
+            true => "",
+            false => ",stamp",
+        };
+        Ok([
+            format!("in-{}=memory:{file},rate={pps}{stamp}", c.name),
+            format!("out-{}=memory:", c.name),
+        ])
     }
 
     /// Steps at their time, and looks all the while.
@@ -319,6 +355,8 @@ fn functions(f: &mut Figures, s: &Setting, (a, b): (&Value, &Value), seconds: f6
         if let Some(n) = delta(&["processes"], name, "received") {
             f.insert(format!("Mpps at {name}"), n / seconds / 1e6);
         }
+        let waits = delta(&["processes"], name, "storage_waits").unwrap_or(0.0);
+        *f.entry("storage waits/s".to_string()).or_default() += waits / seconds;
     }
     let all: f64 = run.values().sum();
     if all > 0.0 {

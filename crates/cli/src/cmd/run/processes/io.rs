@@ -5,6 +5,9 @@ use onefold_runtime::{Count, Loss, Port};
 use onefold_traffic::Histogram;
 use serde_json::{Value, json};
 
+/// Nothing that is stamped is in a chain for longer, ns.
+const LONGEST_STAY: u64 = 600_000_000_000;
+
 /// A port of the chain.
 pub struct Io {
     pub name: String,
@@ -21,6 +24,9 @@ pub struct Io {
     pub sent: Count,
     /// How long live packets that left here were in the chain, ns.
     pub stayed: Histogram,
+    /// What arrives here is to say when, in its last bytes; and what leaves here does.
+    pub stamps: bool,
+    pub stamped: bool,
 }
 
 impl Io {
@@ -32,6 +38,8 @@ impl Io {
     ) -> Io {
         Io {
             name,
+            stamps: port.as_ref().is_some_and(|p| p.stamps()),
+            stamped: false,
             port,
             entry,
             exits,
@@ -66,10 +74,58 @@ impl Io {
     }
 }
 
-/// These packets leave now: how long live ones were in the chain is added.
-pub fn add_stayed(to: &mut Histogram, live: bool, packets: &[Pkt], now: Timestamp) {
+/// The last bytes of these packets say when they came.
+pub fn stamp(packets: &mut [Pkt], now: Timestamp) {
+    for p in packets {
+        if let Some(last) = p.data_mut().last_chunk_mut::<8>() {
+            *last = now.0.to_ne_bytes();
+        }
+    }
+}
+
+/// These packets leave now: how long live ones were in the chain is added, by their time, or by what they say.
+pub fn add_stayed(
+    to: &mut Histogram,
+    (live, stamped): (bool, bool),
+    packets: &[Pkt],
+    now: Timestamp,
+) {
     for p in packets.iter().filter(|_| live) {
-        let stayed = now.0.saturating_sub(p.anno.timestamp.0);
-        to.record(u64::try_from(stayed).unwrap_or(0));
+        let came = match stamped {
+            true => p.data().last_chunk().map(|b| i64::from_ne_bytes(*b)),
+            false => Some(p.anno.timestamp.0),
+        };
+        let stayed = came.and_then(|c| u64::try_from(now.0.checked_sub(c)?).ok());
+        // others' packets have something else there
+        if let Some(stayed) = stayed.filter(|s| !stamped || *s <= LONGEST_STAY) {
+            to.record(stayed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onefold_packet::Packet;
+
+    #[test]
+    fn packets_say_when_they_came() {
+        let mut packets: Vec<Pkt> = vec![
+            Box::new(Packet::from_slice(&[7; 60])),
+            Box::new(Packet::from_slice(&[7; 4])),
+        ];
+        let (came, now) = (Timestamp(5_000_000_000), Timestamp(5_000_123_456));
+        stamp(&mut packets, came);
+        assert_eq!((packets[1].data(), packets[0].data()[51]), (&[7; 4][..], 7));
+        // as one that no generator has made
+        packets.push(Box::new(Packet::from_slice(&[7; 60])));
+        let mut stayed = Histogram::default();
+        add_stayed(&mut stayed, (true, true), &packets, now);
+        let all: Vec<(u64, u64)> = stayed.buckets().collect();
+        assert!(all.len() == 1 && all[0].1 == 1, "{all:?}");
+        assert!((100_000..150_000).contains(&all[0].0), "{all:?}");
+        let mut none = Histogram::default();
+        add_stayed(&mut none, (false, true), &packets, now);
+        assert!(none.told().is_none());
     }
 }

@@ -10,7 +10,7 @@ mod ending;
 mod scheduled;
 
 use super::asked::Questions;
-use super::io::{Io, add_stayed};
+use super::io::{Io, add_stayed, stamp};
 use super::kids::{Kid, Launch};
 use super::outside::beyond::Beyond;
 use super::scheduling::Scheduling;
@@ -152,6 +152,8 @@ impl Mover {
         event: OwnedFd,
     ) {
         (self.ios, self.clock, self.live) = (ios, clock, live);
+        let stamped = self.ios.iter().any(|io| io.stamps);
+        self.ios.iter_mut().for_each(|io| io.stamped = stamped);
         (self.batch, self.limit, self.event) = (batch, limit, Some(event));
     }
 
@@ -257,7 +259,8 @@ impl Mover {
                     true => self.clock.now(),
                     false => self.now,
                 };
-                add_stayed(&mut io.stayed, self.live, &self.some, now);
+                let how = (self.live, io.stamped);
+                add_stayed(&mut io.stayed, how, &self.some, now);
                 if let Some(port) = &mut io.port {
                     port.transmit(&mut self.some, now)?;
                 }
@@ -575,6 +578,9 @@ impl Mover {
                 io.received.bytes += p.len() as u64;
             }
             io.received.packets += self.some.len() as u64;
+            if io.stamps {
+                stamp(&mut self.some, now);
+            }
             all += self.some.len();
             match sheds {
                 true => self.drop_at_entry(i),

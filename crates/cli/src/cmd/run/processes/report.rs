@@ -168,6 +168,8 @@ fn process(mover: &Mover, i: usize) -> Value {
         "batches": said(|s| s.batches.load(Ordering::Relaxed)),
         "sleeps": said(|s| s.sleeps.load(Ordering::Relaxed)),
         "yields": said(|s| s.yields.load(Ordering::Relaxed)),
+        "storage_waits": said(|s| s.storage_waits.load(Ordering::Relaxed)),
+        "in_storage": said(|s| s.in_storage.load(Ordering::Relaxed).into()) != 0,
         "marked": said(|s| s.marked.load(Ordering::Relaxed)),
         "found_full": said(|s| s.lost.load(Ordering::Relaxed)),
         "cost_hint_ns": said(|s| s.cost_hint.load(Ordering::Relaxed)),

@@ -9,7 +9,7 @@ pub mod beyond;
 pub mod cables;
 pub mod fabric;
 pub mod inner;
-mod ip;
+pub mod ip;
 pub mod place;
 pub mod program;
 pub mod sleeper;

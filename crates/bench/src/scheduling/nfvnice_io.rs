@@ -1,0 +1,174 @@
+//! NFVnice (Kulkarni et al., SIGCOMM 2017): TCP beside UDP that does not give way, and functions that write to a disk.
+
+use super::nfvnice::{FULL, LIGHT, MEDIUM};
+use super::results::{Line, Results};
+use super::{Chain, Experiment, Function, Kind, Load, Run, Setting, nfvnice};
+
+/// What the third function of UDP's chain takes for a packet: with 60-byte packets, a tenth of the paper's 280 Mb/s.
+const SLOW: u64 = 62_000;
+
+/// Figure 13.
+pub const TCP: Experiment = Experiment {
+    name: "nfvnice-13",
+    title: "TCP beside UDP that does not give way",
+    shows: "A TCP connection between two hosts (namespaces) at the chain's network interfaces passes a light and a \
+        medium function on one core; UDP passes both, too, and a third one that is far slower. Without backpressure \
+        UDP, most of which the third function drops, takes core and rings from TCP; with it, UDP is shed where it \
+        enters. TCP negotiates ECN.",
+    shrunk: "Costs are ten times the paper's. Client, server, generator, launcher and policy share the other core, so \
+        that TCP has less than the paper's 4 Gb/s by itself: what is judged is the part of its own rate that it \
+        keeps. The third function sleeps for as long as it would compute on its core. In the paper UDP comes from 15 \
+        to 40 s of one run; here there is a run with it and one without. UDP is one port with 256 flows, at a fixed \
+        rate; what is shed is told apart by port. The connection is Onefold's own, not iperf3's: it writes and reads \
+        64 KiB at a time.",
+    published: &[(
+        "NFVnice, fig. 13",
+        "1 TCP, 10 UDP: TCP 4 Gb/s -> 10-30 Mb/s under the default (less than 1%), 3.3 Gb/s under NFVnice; UDP 280 \
+         Mb/s both",
+    )],
+    axis: "load",
+    plot: "TCP Mb/s",
+    columns: &[
+        "Mpps udp",
+        "shed/s udp",
+        "shed/s tcp",
+        "wasted/s",
+        "switches/s",
+    ],
+    settings: |_| {
+        let runs = || {
+            vec![
+                Run::sleeping("normal", "normal", Kind::Apart),
+                Run::sleeping("batch", "batch", Kind::Apart),
+                nfvnice("nfvnice", "", Kind::Apart),
+                Run::sleeping("latency", "latency", Kind::Apart),
+            ]
+        };
+        let tcp = Chain {
+            load: Load::Tcp,
+            ..Chain::new("tcp", [0, 1], 1)
+        };
+        let mut functions = vec![
+            Function::burn("low", &[LIGHT]),
+            Function::burn("medium", &[MEDIUM]),
+        ];
+        let alone = Setting {
+            chains: vec![tcp.clone()],
+            ..Setting::line(0.0, "alone", functions.clone(), 1)
+        };
+        functions.push(Function::asleep("high", SLOW));
+        let udp = Chain::new("udp", [0, 1, 2], FULL / 2);
+        let beside = Setting {
+            chains: vec![tcp, udp],
+            ..Setting::line(1.0, "beside UDP", functions, 1)
+        };
+        [alone, beside]
+            .map(|s| Setting { longer: 2.0, ..s }.with(runs()))
+            .to_vec()
+    },
+    lines: |r| {
+        let kept = |run: &str| {
+            let of = |at: &str| r.median(at, run, "TCP Mb/s");
+            of("alone").zip(of("beside UDP"))
+        };
+        let told = |(a, b): (f64, f64)| {
+            let share = b / a.max(1e-9) * 100.0;
+            (format!("{a:.0} -> {b:.1} Mb/s: {share:.1}%"), share)
+        };
+        let nfvnice = kept("nfvnice").map(told).map(|(t, s)| (t, s >= 80.0));
+        let normal = kept("normal").map(told);
+        let starves = normal.map(|(t, s)| (t, s < 50.0));
+        vec![
+            Line::of("under NFVnice TCP keeps 80% of what it has alone", nfvnice),
+            Line::of(
+                "the default starves it (paper: less than 1% is left)",
+                starves,
+            ),
+            udp(r),
+        ]
+    },
+};
+
+/// UDP has what its slowest function lets through, whoever schedules.
+fn udp(r: &Results) -> Line {
+    let of = |run: &str| r.median("beside UDP", run, "Mpps udp");
+    let got = of("normal").zip(of("nfvnice"));
+    let got = got.map(|(a, b)| (format!("{a:.4} -> {b:.4} Mpps"), b >= a * 0.9));
+    Line::of(
+        "UDP keeps 90% of what it has under the default (paper: all)",
+        got,
+    )
+}
+
+/// Sizes of frames, without check sequence.
+const SIZES: [&[u16]; 5] = [&[60], &[252], &[508], &[1020], &[1514]];
+
+/// Figure 14.
+pub const STORAGE: Experiment = Experiment {
+    name: "nfvnice-14",
+    title: "A function that writes packets to a disk",
+    shows: "Two flows pass one function, which writes the packets of one of them to a file whose bytes are on the disk \
+        when a write is done (O_DSYNC): waiting for each, or behind them (`write_data`: io_uring, two buffers of 1,024 \
+        packets). Under SCHED_BATCH, packets of 64 to 1,518 bytes.",
+    shrunk: "20,000 packets a second of each flow, which this machine's disk has to be able to take in large writes \
+        and not one by one: the paper's loads need its disks. The file is in the folder for temporary files (TMPDIR): \
+        where that is memory, nothing waits, and nothing is seen. Costs are ten times the paper's.",
+    published: &[(
+        "NFVnice, fig. 14",
+        "two flows, one of them logged, SCHED_BATCH: higher throughput at all sizes of packets; the flow that is not \
+         logged goes on",
+    )],
+    axis: "bytes",
+    plot: "Mpps",
+    columns: &[
+        "Mpps logged",
+        "Mpps other",
+        "storage waits/s",
+        "p50 us",
+        "p99 us",
+        "cpu log",
+    ],
+    settings: |quick| {
+        let sizes: &[&'static [u16]] = match quick {
+            true => &[SIZES[0], SIZES[4]],
+            false => &SIZES,
+        };
+        let setting = |bytes: &&'static [u16]| {
+            let flow = |name: &str| Chain {
+                sizes: bytes,
+                ..Chain::new(name, [0], 20_000)
+            };
+            let n = bytes.first().copied().unwrap_or_default();
+            let functions = vec![Function::logger("log", LIGHT, 0)];
+            let how = |label: &str, behind| Run {
+                behind,
+                ..Run::sleeping(label, "batch", Kind::Apart)
+            };
+            let runs = vec![how("waiting", false), how("behind", true)];
+            Setting {
+                chains: vec![flow("logged"), flow("other")],
+                ..Setting::line(f64::from(n), (n + 4).to_string(), functions, 1)
+            }
+            .with(runs)
+        };
+        sizes.iter().map(setting).collect()
+    },
+    lines: |r| {
+        let line = |at: &&str| {
+            let of = |run: &str, f: &str| r.median(at, run, f);
+            let all = of("waiting", "Mpps").zip(of("behind", "Mpps"));
+            let got = all.zip(of("waiting", "Mpps other").zip(of("behind", "Mpps other")));
+            let got = got.map(|((a, b), (c, d))| {
+                let text = format!("{a:.4} -> {b:.4} Mpps; the other flow {c:.4} -> {d:.4}");
+                (text, b > a && d > c)
+            });
+            Line::of(
+                format!(
+                    "{at} bytes: written behind, both flows and the one that is not logged have more"
+                ),
+                got,
+            )
+        };
+        r.settings().iter().map(line).collect()
+    },
+};
