@@ -56,6 +56,8 @@ part_properties() {
 part_days() { $CARGO test --profile quick --locked -p onefold --test days -- --ignored --nocapture; }
 # miri: unit tests around unsafe code under Miri (nightly)
 part_miri() { scripts/miri.sh; }
+# sanitizers: the NF library, in Rust and in C, under address sanitizer (nightly)
+part_sanitizers() { scripts/sanitize-nf.sh; }
 # reloads: a hundred reloads under TCP connections through the NAT, and live workers with 100,000 flows (root)
 part_reloads() {
   $CARGO test --profile quick --locked -p onefold --test live -- --ignored --nocapture a_hundred_reloads &&

@@ -266,8 +266,8 @@ fn a_process_that_ends_is_launched_again_and_loses_what_it_had() {
     }
 }
 
-/// The example of the C library, compiled; `None`: there is no C compiler.
-fn mirror(dir: &Path) -> Option<PathBuf> {
+/// An example of the C library, compiled; `None`: there is no C compiler.
+fn example(dir: &Path, name: &str) -> Option<PathBuf> {
     // the library is built with this test
     let _ = onefold_nf_c::DROP;
     if Command::new("cc").arg("--version").output().is_err() {
@@ -278,11 +278,12 @@ fn mirror(dir: &Path) -> Option<PathBuf> {
     let mut dirs = test.ancestors().skip(1).take(2);
     let library = dirs.find_map(|d| Some(d.join("libonefold_nf_c.a")).filter(|f| f.exists()));
     let sources = root().join("crates/nf-c");
-    let out = dir.join("mirror");
+    let out = dir.join(name);
     let made = Command::new("cc")
+        .arg("-D_POSIX_C_SOURCE=200809L")
         .arg("-I")
         .arg(sources.join("include"))
-        .arg(sources.join("examples/mirror.c"))
+        .arg(sources.join(format!("examples/{name}.c")))
         .arg(library.expect("the library"))
         .args(["-lpthread", "-ldl", "-lm", "-o"])
         .arg(&out)
@@ -298,7 +299,7 @@ fn mirror(dir: &Path) -> Option<PathBuf> {
 #[test]
 fn a_program_of_its_own_in_a_chain() {
     let dir = temp("processes-native");
-    if mirror(&dir).is_none() {
+    if example(&dir, "mirror").is_none() {
         return;
     }
     let text = "functions:\n  a: { monitor: {} }\n  b: { native: { command: [./mirror] } }\n  c: { monitor: {} }\n\
@@ -356,4 +357,144 @@ fn nothing_outlives_a_launcher_that_is_killed() {
     for (id, name) in running.kids.clone() {
         wait_until(&format!("{name} ends"), || !exists(id));
     }
+}
+
+/// 64 frames of 60 bytes.
+fn frames() -> Frames {
+    let one = |i: u8| (i64::from(i) * 1000 + 1, (0..60).map(|b| b ^ i).collect());
+    (0..64).map(one).collect()
+}
+
+/// A function that logs is ended by SIGTERM, launched again, and ended with its run by SIGTERM: every packet that has
+/// come out is in its file, in order.
+#[test]
+fn what_a_function_logs_is_whole_however_it_is_ended() {
+    let dir = temp("processes-logger");
+    if example(&dir, "logger").is_none() {
+        return;
+    }
+    write(&dir.join("in.pcap"), &frames());
+    let text = "functions:\n  log: { native: { command: [./logger, log.bin, '64', '20000'] } }\n\
+                ports:\n  lan: log[0]\n  wan: log[1]\n";
+    std::fs::write(dir.join("chain.yaml"), text).unwrap();
+    let ports = [
+        "--port",
+        "lan=memory:in.pcap,rate=20k",
+        "--port",
+        "wan=memory:",
+    ];
+    let running = Running::start(&dir, "chain.yaml", &ports);
+    let log = dir.join("log.bin");
+    let records = || std::fs::metadata(&log).map_or(0, |m| m.len() / 16);
+    let terminate = |id: u32| {
+        let done = Command::new("kill")
+            .args(["-TERM", &id.to_string()])
+            .status();
+        assert!(done.is_ok_and(|s| s.success()));
+    };
+    wait_until("packets are logged", || records() > 1000);
+    let first = running.of("log");
+    terminate(first);
+    wait_until("it has ended", || !exists(first));
+    let had = records();
+    wait_until("another one goes on", || records() > had + 1000);
+    terminate(running.child.id());
+    let v = running.report_of(143);
+    assert_eq!(v["conserved"], true, "{v}");
+    let process = &v["processes"][0];
+    assert_eq!(
+        (&process["restarts"], &process["lost"]),
+        (&1.into(), &0.into()),
+        "{v}"
+    );
+    assert!(
+        process["storage_waits"].is_u64() && process["in_storage"] == false,
+        "{v}"
+    );
+    let bytes = std::fs::read(&log).unwrap();
+    let out = v["packets_out"].as_u64().unwrap();
+    // what has found its way out, and what had no room there
+    let (logged, dropped) = (records(), v["dropped"].as_u64().unwrap());
+    assert!(
+        out <= logged && logged <= out + dropped,
+        "{logged} logged: {v}"
+    );
+    for (i, r) in bytes.chunks(16).enumerate() {
+        assert_eq!(
+            r[..8],
+            [(i as u32).to_ne_bytes(), 60u32.to_ne_bytes()].concat(),
+            "{i}"
+        );
+        // which frame of the 64 it was
+        assert!((0..8).all(|b| r[8 + b] ^ b as u8 == r[8]), "{i}");
+    }
+}
+
+/// A port of a chain in processes is captured, and what is not done there says why.
+#[test]
+fn a_port_is_captured_and_the_rest_says_why_not() {
+    let dir = temp("processes-capture");
+    write(&dir.join("in.pcap"), &frames());
+    let text = "functions:\n  f: { run: process, monitor: {} }\n  g: { run: process, monitor: {} }\n\
+                links:\n  - f[1] <-> [0]g\nports:\n  lan: f[0]\n  wan: g[1]\n";
+    std::fs::write(dir.join("chain.yaml"), text).unwrap();
+    let ports = [
+        "--port",
+        "lan=memory:in.pcap,rate=2k",
+        "--port",
+        "wan=memory:",
+    ];
+    let more = [&["--control", "socket"], &ports[..]].concat();
+    let running = Running::start(&dir, "chain.yaml", &more);
+    let ask = |status: i32, args: &[&str]| {
+        let (command, rest) = args.split_first().unwrap();
+        run(
+            &dir,
+            status,
+            &[&[*command, "--socket", "socket"], rest].concat(),
+        )
+    };
+    for port in ["lan", "wan"] {
+        ask(
+            0,
+            &[
+                "capture",
+                "--port",
+                port,
+                "--count",
+                "100",
+                "-w",
+                "out.pcapng",
+            ],
+        );
+        let got = read(&dir.join("out.pcapng"));
+        assert_eq!(got.len(), 100, "{port}");
+        let all = frames();
+        let first = all.iter().position(|f| f.1 == got[0].1).unwrap();
+        for (i, (_, f)) in got.iter().enumerate() {
+            assert!(*f == all[(first + i) % 64].1, "{port}: packet {i}");
+        }
+    }
+    let (_, err) = ask(2, &["capture", "--port", "dmz", "--count", "1"]);
+    assert!(err.contains("no port 'dmz'"), "{err}");
+    for (args, why) in [
+        (
+            &["capture", "--drop", "x", "--count", "1"][..],
+            "capture by --port",
+        ),
+        (&["reload"], "end the run and start it again"),
+        (
+            &["rule", "add", "deny all"],
+            "end the run and start it again",
+        ),
+    ] {
+        let (_, err) = ask(1, args);
+        assert!(err.contains(why), "{args:?}: {err}");
+    }
+    ask(0, &["status"]);
+    let done = Command::new("kill")
+        .args(["-INT", &running.child.id().to_string()])
+        .status();
+    assert!(done.is_ok_and(|s| s.success()));
+    assert_eq!(running.report_of(130)["conserved"], true);
 }

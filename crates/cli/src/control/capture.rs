@@ -40,6 +40,19 @@ pub struct Sink {
 }
 
 impl Sink {
+    /// Packets that pass a port.
+    pub fn port(&self, port: &str, direction: &'static str, packets: &[Pkt], at: Timestamp) {
+        for p in packets {
+            self.send(Captured {
+                port: port.to_string(),
+                direction,
+                at,
+                frame: p.data().to_vec(),
+                comment: format!("{port} {direction}"),
+            });
+        }
+    }
+
     fn send(&self, c: Captured) {
         if let Err(TrySendError::Full(_)) = self.to.try_send(c)
             && let Ok(mut n) = self.missed.lock()
@@ -59,17 +72,8 @@ struct PortTap {
 
 impl PortTap {
     fn all(&self, port: usize, direction: &'static str, packets: &[Pkt], at: Timestamp) {
-        if port != self.port {
-            return;
-        }
-        for p in packets {
-            self.sink.send(Captured {
-                port: self.name.clone(),
-                direction,
-                at,
-                frame: p.data().to_vec(),
-                comment: format!("{} {direction}", self.name),
-            });
+        if port == self.port {
+            self.sink.port(&self.name, direction, packets, at);
         }
     }
 }
@@ -261,6 +265,24 @@ pub fn run(
     count: u64,
     stream: &mut Stream<'_>,
 ) -> Result<Value, Failure> {
+    let begin = |sink: Sink| {
+        senders
+            .iter()
+            .try_for_each(|s| begin(s, matching, sink.clone()))
+    };
+    run_by(begin, || unwatch(senders), count, stream)
+}
+
+/// Captures what goes into the sink that `begin` is given, until there is as much as was wanted, or the client goes.
+///
+/// # Errors
+/// It cannot begin, or another capture is under way.
+pub fn run_by(
+    begin: impl FnOnce(Sink) -> Result<(), Failure>,
+    end: impl FnOnce(),
+    count: u64,
+    stream: &mut Stream<'_>,
+) -> Result<Value, Failure> {
     let _alone = alone()?;
     let (to, captured) = sync_channel(WAITING);
     let missed = Arc::new(Mutex::new(0));
@@ -268,12 +290,8 @@ pub fn run(
         to,
         missed: missed.clone(),
     };
-    let begun = senders
-        .iter()
-        .try_for_each(|s| begin(s, matching, sink.clone()));
-    drop(sink);
-    let sent = begun.map(|()| send_all(&captured, count, stream));
-    unwatch(senders);
+    let sent = begin(sink).map(|()| send_all(&captured, count, stream));
+    end();
     let sent = sent?;
     let missed = missed.lock().map_or(0, |n| *n);
     Ok(json!({ "packets": sent, "missed": missed }))

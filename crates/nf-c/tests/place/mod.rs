@@ -52,9 +52,12 @@ pub fn has_compiler() -> bool {
 pub fn compile(example: &str, name: &str, options: &[&str]) -> Option<PathBuf> {
     let library = library().expect("cargo builds the library for its tests");
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    // of a library that is built with a sanitizer (scripts/sanitize-nf.sh)
+    let more = std::env::var("ONEFOLD_NF_CFLAGS").unwrap_or_default();
     let made = Command::new("cc")
         .args(WARNINGS)
         .args(options)
+        .args(more.split_whitespace())
         .arg("-I")
         .arg(here("include"))
         .arg(here("examples").join(example))

@@ -1,13 +1,13 @@
-//! A running chain whose functions are processes is asked from outside: how it stands, which policy schedules it, and
-//! to stop. Who moves packets answers between two batches.
+//! A running chain whose functions are processes is asked from outside: how it stands, which policy schedules it, which
+//! packets pass its ports, and to stop. Who moves packets answers between two batches.
 
 use super::mover::Mover;
 use super::report;
 use super::scheduling::Schedule;
 use crate::cmd::run::Args;
-use crate::control;
+use crate::control::{self, capture};
 use anyhow::{Context, Result};
-use onefold_control::{Failure, Handler, Kind, Request, Server, Stream};
+use onefold_control::{Failure, Handler, Kind, Matching, Request, Server, Stream};
 use serde_json::{Value, json};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -17,10 +17,11 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 const MOST: usize = 16;
 
 /// What is asked of who moves packets.
-#[derive(Debug, Clone, Copy)]
 enum What {
     Status,
     Stop,
+    /// What passes this port goes there, too; `None`: nobody looks any more.
+    Tap(Option<(String, capture::Sink)>),
 }
 
 /// A question, and where the answer goes.
@@ -54,6 +55,7 @@ impl Question {
                 mover.stopped = true;
                 json!({ "stopping": true })
             }
+            What::Tap(tap) => mover.tap(tap).into(),
         };
         // who asked may have gone
         let _ = self.reply.try_send(answer);
@@ -98,7 +100,7 @@ pub fn start(args: &Args, chain: &str, mover: &mut Mover) -> Result<Option<Serve
         event: mover.event().map(OwnedFd::try_clone).transpose()?,
         schedule: mover.scheduling.as_ref().map(|s| s.schedule().clone()),
     };
-    let handler: Arc<Handler> = Arc::new(move |r, _: &mut Stream<'_>| answers.answer(&r));
+    let handler: Arc<Handler> = Arc::new(move |r, stream| answers.answer(&r, stream));
     server
         .serve(handler)
         .context("a thread for the control socket")?;
@@ -113,7 +115,7 @@ struct Answers {
 }
 
 impl Answers {
-    fn answer(&self, request: &Request) -> Result<Value, Failure> {
+    fn answer(&self, request: &Request, stream: &mut Stream<'_>) -> Result<Value, Failure> {
         match request {
             Request::Status { .. } => self.ask(What::Status),
             Request::Stop => self.ask(What::Stop),
@@ -126,12 +128,26 @@ impl Answers {
                 let mut v = self.ask(What::Status)?;
                 Ok(v.get_mut("schedule").map(Value::take).unwrap_or_default())
             }
-            _ => Err(Failure::new(
-                Kind::Unsupported,
-                "chains with functions in processes of their own (run: process) answer status, schedule and stop; \
-                 this is not there yet",
-            )),
+            Request::Capture {
+                matching: Matching::Port(port),
+                count,
+            } => self.capture(port, *count, stream),
+            other => Err(Failure::new(Kind::Unsupported, why_not(other))),
         }
+    }
+
+    /// Packets that pass a port, by who moves them.
+    fn capture(&self, port: &str, count: u64, stream: &mut Stream<'_>) -> Result<Value, Failure> {
+        let begin = |sink| match self.ask(What::Tap(Some((port.to_string(), sink))))? {
+            Value::Bool(true) => Ok(()),
+            _ => {
+                let none = format!("the chain has no port '{port}'");
+                Err(Failure::new(Kind::BadInput, none))
+            }
+        };
+        // one that has ended looks at nothing
+        let end = || drop(self.ask(What::Tap(None)));
+        capture::run_by(begin, end, count, stream)
     }
 
     fn ask(&self, what: What) -> Result<Value, Failure> {
@@ -146,5 +162,30 @@ impl Answers {
         }
         let answer = answer.recv_timeout(control::PATIENCE);
         answer.map_err(|_| Failure::new(Kind::Ended, "the chain does not answer"))
+    }
+}
+
+/// Why such a chain does not do that, and what to do instead.
+fn why_not(request: &Request) -> &'static str {
+    match request {
+        Request::Reload { .. } => {
+            "functions in processes keep what they know to themselves, which nobody can hand on to another chain: \
+             end the run and start it again"
+        }
+        Request::Edit { .. } => {
+            "a rule, route or backend is changed in a copy of the whole chain, which functions in processes do not \
+             have: change the chain file, end the run and start it again"
+        }
+        Request::Capture { .. } => {
+            "what becomes of a packet within a function is known in its process only: capture by --port"
+        }
+        Request::Trace(_) => {
+            "packets are followed through a copy of the whole chain, which functions in processes do not have: \
+             capture by --port, and 'onefold trace CHAIN --in PORT=FILE#N' with the functions inline"
+        }
+        Request::Scale { .. } => {
+            "its functions are processes, each of one thread: there are no workers"
+        }
+        Request::Status { .. } | Request::Schedule { .. } | Request::Stop => "it is answered",
     }
 }

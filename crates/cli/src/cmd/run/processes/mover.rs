@@ -8,12 +8,14 @@
 
 mod ending;
 mod scheduled;
+mod tapped;
 
 use super::asked::Questions;
 use super::io::{Io, add_stayed, stamp};
 use super::kids::{Kid, Launch};
 use super::outside::beyond::Beyond;
 use super::scheduling::Scheduling;
+use crate::control::capture::Sink;
 use crate::live::LivePlan;
 use crate::progress::Progress;
 use crate::runner;
@@ -28,6 +30,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use tapped::look_at;
 
 /// Processes are looked after so often.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -84,6 +87,8 @@ pub struct Mover {
     pub shed: u64,
     /// What is asked from outside.
     pub questions: Option<Questions>,
+    /// Who looks at a port: its name, and where what passes goes.
+    tap: Option<(String, Sink)>,
     /// Somebody has said stop.
     pub stopped: bool,
     begun: Instant,
@@ -118,6 +123,7 @@ impl Mover {
             scheduling: None,
             shed: 0,
             questions: None,
+            tap: None,
             stopped: false,
             begun: Instant::now(),
         }
@@ -261,6 +267,7 @@ impl Mover {
                 };
                 let how = (self.live, io.stamped);
                 add_stayed(&mut io.stayed, how, &self.some, now);
+                look_at(&self.tap, &io.name, "out", &self.some, now);
                 if let Some(port) = &mut io.port {
                     port.transmit(&mut self.some, now)?;
                 }
@@ -527,28 +534,6 @@ impl Mover {
         ports.min().unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP)
     }
 
-    /// Is what enters here dropped at present?
-    fn sheds(&self, io: usize) -> bool {
-        let way = self.ios.get(io).and_then(|io| io.way);
-        let schedule = self.scheduling.as_ref().map(Scheduling::schedule);
-        way.zip(schedule).is_some_and(|(way, s)| s.sheds(way))
-    }
-
-    /// What is in `some` is dropped where it would enter.
-    fn drop_at_entry(&mut self, io: usize) {
-        let n = self.some.len() as u64;
-        self.came += n;
-        self.shed += n;
-        let way = self.ios.get(io).and_then(|io| io.way);
-        if let (Some(way), Some(s)) = (way, &self.scheduling) {
-            s.schedule().shared.count_shed(way, n);
-        }
-        for p in self.some.iter_mut().filter(|p| p.is_borrowed()) {
-            drop(p.detach());
-        }
-        self.free.append(&mut self.some);
-    }
-
     /// Packets of interfaces go in; where the first process's ring is full, they wait in the device. How many.
     fn poll(&mut self) -> Result<usize> {
         let mut all = 0;
@@ -581,6 +566,7 @@ impl Mover {
             if io.stamps {
                 stamp(&mut self.some, now);
             }
+            look_at(&self.tap, &io.name, "in", &self.some, now);
             all += self.some.len();
             match sheds {
                 true => self.drop_at_entry(i),

@@ -32,4 +32,26 @@ impl Mover {
                 .set_pid(nf, running.map_or(0, |p| p.id()));
         }
     }
+
+    /// Is what enters here dropped at present?
+    pub(super) fn sheds(&self, io: usize) -> bool {
+        let way = self.ios.get(io).and_then(|io| io.way);
+        let schedule = self.scheduling.as_ref().map(Scheduling::schedule);
+        way.zip(schedule).is_some_and(|(way, s)| s.sheds(way))
+    }
+
+    /// What is in `some` is dropped where it would enter.
+    pub(super) fn drop_at_entry(&mut self, io: usize) {
+        let n = self.some.len() as u64;
+        self.came += n;
+        self.shed += n;
+        let way = self.ios.get(io).and_then(|io| io.way);
+        if let (Some(way), Some(s)) = (way, &self.scheduling) {
+            s.schedule().shared.count_shed(way, n);
+        }
+        for p in self.some.iter_mut().filter(|p| p.is_borrowed()) {
+            drop(p.detach());
+        }
+        self.free.append(&mut self.some);
+    }
 }
