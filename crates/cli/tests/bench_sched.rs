@@ -159,3 +159,45 @@ fn routers_merged_ones_and_costs_that_change() {
         "{v}"
     );
 }
+
+/// A TCP connection through the chain, packets that are written to a disk, and interfaces between processes.
+#[test]
+fn connections_disks_and_interfaces() {
+    if !can() {
+        return;
+    }
+    let dir = temp("bench-sched-io");
+    let small = ["--quick", "--seconds", "0.2", "--quiet"];
+    let of = |more: &[&str]| -> Vec<Value> {
+        let v = json(&dir, 0, &[&["bench", "sched"], more, &small].concat());
+        assert_eq!(v["conserved"], true, "{v}");
+        let cells = v["cells"].as_array().unwrap();
+        cells.iter().map(|c| c["rounds"][0].clone()).collect()
+    };
+    let more = |f: &Value, figure: &str| f[figure].as_f64() > Some(0.0);
+    let cells = of(&["nfvnice-13", "--only", "beside UDP", "--policy", "normal"]);
+    assert!(
+        cells.len() == 1 && more(&cells[0], "TCP Mb/s") && more(&cells[0], "in Mpps"),
+        "{cells:?}"
+    );
+    let cells = of(&["nfvnice-14", "--only", "64", "--policy", "behind"]);
+    assert!(
+        cells.len() == 1 && more(&cells[0], "Mpps logged") && more(&cells[0], "Mpps other"),
+        "{cells:?}"
+    );
+    assert!(cells[0]["storage waits/s"].is_f64(), "{cells:?}");
+    let cells = of(&[
+        "thesis-4.2",
+        "--only",
+        "3",
+        "--policy",
+        "veth",
+        "--policy",
+        "rings",
+    ]);
+    // the load is the same, and how long packets took is known through interfaces, too
+    assert!(
+        cells.len() == 2 && cells.iter().all(|c| more(c, "Mpps") && more(c, "p50 us")),
+        "{cells:?}"
+    );
+}
