@@ -42,7 +42,8 @@ pub const ROUTERS: Experiment = Experiment {
         ),
         (
             "SCC, table 8",
-            "contention/run back to back: default 0/1.39/3.11/4.17, batch 0/2.83/2.92/2.82, batch and B = 32 0/2.82/2.91/2.98",
+            "contention/run back to back: default 0/1.39/3.11/4.17, batch 0/2.83/2.92/2.82, batch and B = 32 \
+             0/2.82/2.91/2.98",
         ),
     ],
     axis: "routers",

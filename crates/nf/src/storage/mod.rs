@@ -7,7 +7,7 @@
 //! the function's own thread, when it asks for it: between two batches of packets.
 //!
 //! Requests of one buffer may be carried out in any order, and buffers one after the other: a request that depends on
-//! another one is to be made when that one has come back. Writes that follow one another in a file are written together.
+//! another one is to be made when that one has come back. Writes that follow one another in a file go together.
 //! Bound: two buffers of [`Settings::batch`] requests, and [`MOST_DONE`] that nobody has asked for.
 //!
 //! ```

@@ -1,7 +1,7 @@
 //! Buffers carried out by the kernel's rings (io_uring, Linux 5.11 and later).
 //!
-//! A buffer is one call: what can be done at once (bytes to the page cache) is done in it, by the function's own thread;
-//! what would have to wait goes on in the kernel. Writes that follow one another in a file are one operation.
+//! A buffer is one call: what can be done at once (bytes to the page cache) is done in it, by the function's own
+//! thread; what would have to wait goes on in the kernel. Writes that follow one another in a file are one operation.
 #![allow(unsafe_code)]
 
 use super::request::{Data, Request};

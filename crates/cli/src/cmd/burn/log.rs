@@ -37,7 +37,8 @@ pub struct LogArgs {
     #[arg(long, value_enum, default_value_t = How::Behind, requires = "log")]
     log_how: How,
     /// Packets that are collected before they are written, of those that are written behind
-    #[arg(long, value_name = "N", default_value_t = 256, requires = "log", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(long, value_name = "N", default_value_t = 256, requires = "log",
+        value_parser = clap::value_parser!(u16).range(1..=4096))]
     log_batch: u16,
 }
 
