@@ -7,6 +7,7 @@ use onefold_nf::native::{ENVIRONMENT, Hello};
 use place::{Place, compile, frame, has_compiler, here};
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::Ordering;
 
 #[test]
 fn the_header_is_strict_c_and_cpp() {
@@ -64,6 +65,16 @@ fn mirrors(program: Command) {
         }
         place.seat.take_returns();
     }
+    // the last short one is read and leaves nowhere
+    place.wait("all are read", |p| {
+        p.region
+            .nf(1)
+            .unwrap()
+            .said()
+            .received
+            .load(Ordering::Relaxed)
+            == 1640
+    });
     let report = place.stop();
     assert!(
         report.contains("\"packets_in\":1640,\"packets_out\":1600"),
