@@ -1,6 +1,7 @@
 //! A TCP connection through a chain: two hosts in namespaces without names, each at an interface of the chain's, one of
 //! which writes as much as the other one reads.
 
+use crate::cmd::run::processes::move_before_others;
 use crate::cmd::run::processes::outside::ip;
 use anyhow::{Context, Result};
 use onefold_levers::sys;
@@ -95,8 +96,9 @@ impl Tcp {
 
     fn spawn(&mut self, core: usize, what: impl FnOnce() + Send + 'static) -> Result<()> {
         let thread = std::thread::Builder::new().spawn(move || {
-            // a wish, as of others on that core
+            // wishes: who moves packets goes before others under some policies, and hosts stand for other machines
             let _ = sys::pin(0, core);
+            move_before_others();
             what();
         });
         self.threads.push(thread.context("a thread")?);

@@ -41,6 +41,7 @@ use outside::beyond::Beyond;
 use outside::fabric;
 use outside::place::Places;
 use scheduling::Scheduling;
+pub use scheduling::move_before_others;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -135,7 +136,7 @@ pub fn run(
     }
     mover.schedule(Scheduling::start(setup, &spec, args.quiet)?);
     if !spec.is_kernel() {
-        scheduling::move_before_others();
+        move_before_others();
     }
     let server = match is_live {
         true => asked::start(args, &chain.name, &mut mover)?,
