@@ -48,6 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no time stamp counter")]
     fn what_is_burnt_is_not_less_than_was_asked_for() {
         let rate = per_nanosecond();
         assert!(rate > 0.01 && rate < 100.0, "{rate}");
