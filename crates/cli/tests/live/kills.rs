@@ -105,6 +105,23 @@ fn descriptors(of: u32) -> usize {
     std::fs::read_dir(format!("/proc/{of}/fd")).map_or(0, Iterator::count)
 }
 
+/// Waits until the launcher has no more descriptors than this: what it had of those that are gone it closes when it
+/// comes to it.
+fn descriptors_within(launcher: u32, open: usize) {
+    let begun = Instant::now();
+    loop {
+        let now = descriptors(launcher);
+        if now <= open {
+            return;
+        }
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "descriptors of the launcher: {open}, then {now}"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Network namespaces of the whole machine, as the kernel counts them; `None`: it does not say.
 fn namespaces() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/slabinfo").ok()?;
@@ -139,8 +156,8 @@ const VICTIMS: [(&str, bool); 5] = [
     ("c", false),
 ];
 
-/// Kills so many in turn, each once the one before it runs again.
-fn kill_in_turn(onefold: &mut Running, count: usize) -> BTreeMap<String, u32> {
+/// Processes by function.
+fn processes(onefold: &Running) -> BTreeMap<String, u32> {
     let mut ids: BTreeMap<String, u32> = BTreeMap::new();
     for line in onefold.said() {
         let process = line.strip_prefix("process ");
@@ -149,6 +166,11 @@ fn kill_in_turn(onefold: &mut Running, count: usize) -> BTreeMap<String, u32> {
             ids.insert(name, id.parse().expect("a number"));
         }
     }
+    ids
+}
+
+/// Kills so many in turn, each once the one before it runs again.
+fn kill_in_turn(onefold: &mut Running, ids: &mut BTreeMap<String, u32>, count: usize) {
     for n in 0..count {
         let (victim, program) = VICTIMS[n % VICTIMS.len()];
         let id = ids[victim];
@@ -163,7 +185,6 @@ fn kill_in_turn(onefold: &mut Running, count: usize) -> BTreeMap<String, u32> {
         let id = line.rsplit(' ').next().and_then(|id| id.parse().ok());
         ids.insert(victim.to_string(), id.expect("a number"));
     }
-    ids
 }
 
 /// Kills so many under load, and looks what is left. Gives a line about it.
@@ -199,25 +220,23 @@ fn kill_so_many(count: usize, name: &str, measured: bool) -> Option<String> {
     let load = generator(&net, "g", ["ga", "gb"], &rate.to_string(), "100000");
     let steady = generator(&net, "h", ["ha", "hb"], BESIDE_RATE, "100000");
     let launcher = onefold.pid();
-    let (open, spaces) = (descriptors(launcher), namespaces());
+    let spaces = namespaces();
     let begun = Instant::now();
-    let ids = kill_in_turn(&mut onefold, count);
+    let mut ids = processes(&onefold);
+    // each once, and nothing is open any more but what each has
+    kill_in_turn(&mut onefold, &mut ids, VICTIMS.len());
+    let open = descriptors(launcher);
+    kill_in_turn(&mut onefold, &mut ids, count - VICTIMS.len());
     let seconds = begun.elapsed().as_secs_f64();
-    let left = descriptors(launcher);
-    assert!(
-        left <= open,
-        "descriptors of the launcher: {open}, then {left}"
-    );
+    descriptors_within(launcher, open);
     for generator in [&load, &steady] {
         assert!(signal(generator.id(), "-TERM"));
     }
     let (load, steady) = (said(load), said(steady));
     assert!(load["received"].as_u64() > Some(0), "{load}");
-    assert_eq!(
-        (&steady["lost"], &steady["duplicates"]),
-        (&0.into(), &0.into()),
-        "{steady}"
-    );
+    assert_eq!(steady["duplicates"], 0, "{steady}");
+    // on a machine that has little time for it, the kernel loses packets before anybody sees them
+    assert!(!measured || steady["lost"] == 0, "{steady}");
     let v = onefold.stop();
     assert_eq!(v["slots_missing"], 0, "{v}");
     let processes = v["processes"].as_array().into_iter().flatten();
@@ -225,6 +244,7 @@ fn kill_so_many(count: usize, name: &str, measured: bool) -> Option<String> {
     assert_eq!(restarts, count as u64, "{v}");
     let v = other.stop();
     assert_eq!(v["dropped"], 0, "{v}");
+    assert_eq!(v["packets_in"], v["packets_out"], "{v}");
     for id in ids.values() {
         let begun = Instant::now();
         while std::path::Path::new(&format!("/proc/{id}")).exists() {
@@ -233,6 +253,8 @@ fn kill_so_many(count: usize, name: &str, measured: bool) -> Option<String> {
         }
     }
     assert_eq!(control_groups(), groups);
+    // beside other tests, there are theirs
+    let spaces = spaces.filter(|_| measured);
     let spaces = spaces.zip(spaces_within(spaces, count));
     Some(format!(
         "{count} processes killed in {seconds:.0} s at {rate} packets a second, {} of {} came through, beside it {} of \
