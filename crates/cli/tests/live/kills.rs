@@ -43,8 +43,35 @@ ports:
 /// Packets a second through the chain beside.
 const BESIDE_RATE: &str = "500";
 
+/// A generator; it does not outlive a test that fails.
+struct Generator(Option<Child>);
+
+impl Generator {
+    fn end(&self) {
+        let id = self.0.as_ref().map_or(0, Child::id);
+        assert!(id > 0 && signal(id, "-TERM"));
+    }
+
+    /// What it says in the end.
+    fn said(mut self) -> Value {
+        let o = self.0.take().expect("it runs").wait_with_output();
+        let o = o.expect("it ends");
+        let out = String::from_utf8_lossy(&o.stdout);
+        serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}"))
+    }
+}
+
+impl Drop for Generator {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
 /// The generator at a host's two interfaces.
-fn generator(net: &Net, host: &str, interfaces: [&str; 2], rate: &str, seconds: &str) -> Child {
+fn generator(net: &Net, host: &str, interfaces: [&str; 2], rate: &str, seconds: &str) -> Generator {
     let mut c = net.command(host, env!("CARGO_BIN_EXE_onefold"));
     let [a, b] = interfaces.map(|i| format!("packet:{i}"));
     c.args([
@@ -66,7 +93,7 @@ fn generator(net: &Net, host: &str, interfaces: [&str; 2], rate: &str, seconds: 
     c.stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
-    c.spawn().expect("the binary runs")
+    Generator(Some(c.spawn().expect("the binary runs")))
 }
 
 fn signal(id: u32, what: &str) -> bool {
@@ -75,13 +102,6 @@ fn signal(id: u32, what: &str) -> bool {
         .stderr(Stdio::null())
         .status();
     done.is_ok_and(|s| s.success())
-}
-
-/// What the generator says in the end.
-fn said(child: Child) -> Value {
-    let o = child.wait_with_output().expect("it ends");
-    let out = String::from_utf8_lossy(&o.stdout);
-    serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}"))
 }
 
 fn children(of: u32) -> Vec<u32> {
@@ -212,7 +232,7 @@ fn kill_so_many(count: usize, name: &str, measured: bool) -> Option<String> {
     // half of what goes through
     let rate = match measured {
         true => {
-            let v = said(generator(&net, "g", ["ga", "gb"], "200000", "3"));
+            let v = generator(&net, "g", ["ga", "gb"], "200000", "3").said();
             ((v["received"].as_f64().unwrap_or(0.0) / 6.0) as u64).max(100)
         }
         false => 500,
@@ -229,10 +249,9 @@ fn kill_so_many(count: usize, name: &str, measured: bool) -> Option<String> {
     kill_in_turn(&mut onefold, &mut ids, count - VICTIMS.len());
     let seconds = begun.elapsed().as_secs_f64();
     descriptors_within(launcher, open);
-    for generator in [&load, &steady] {
-        assert!(signal(generator.id(), "-TERM"));
-    }
-    let (load, steady) = (said(load), said(steady));
+    load.end();
+    steady.end();
+    let (load, steady) = (load.said(), steady.said());
     assert!(load["received"].as_u64() > Some(0), "{load}");
     assert_eq!(steady["duplicates"], 0, "{steady}");
     // on a machine that has little time for it, the kernel loses packets before anybody sees them
