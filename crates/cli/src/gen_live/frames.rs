@@ -55,14 +55,6 @@ impl Made {
 
 /// Makes what is asked for. `None`: errors of the chain have been printed.
 pub fn make(args: &Args, ports: &[Live]) -> Result<Option<Made>> {
-    if args.live.hostile.is_some() && args.aim.is_none() {
-        bail!(
-            "--hostile: attackers' packets are made from those that a chain lets pass; type --for CHAIN"
-        );
-    }
-    if !(0.0..=0.95).contains(&args.live.hostile_share) {
-        bail!("--hostile-share is from 0 to 0.95");
-    }
     match &args.aim {
         Some(chain) => aimed(args, chain, ports),
         None if !args.live.replay.is_empty() => recorded(args, ports).map(Some),
