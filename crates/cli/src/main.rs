@@ -14,6 +14,7 @@ mod common;
 mod control;
 mod counterexample;
 mod deploy;
+mod dropped;
 mod explain;
 mod gate;
 mod gen_live;

@@ -59,7 +59,11 @@ impl Chain {
         let mut g = self.graph.fork();
         let source = self.ports.iter().find_map(|p| p.source).unwrap();
         let one = |p: &Packet| {
-            g.inject(source, &frame(p), onefold_packet::Timestamp::from_secs(1_000));
+            g.inject(
+                source,
+                &frame(p),
+                onefold_packet::Timestamp::from_secs(1_000),
+            );
             let mut n = 0;
             g.drain_transmitted(|_, _| n += 1);
             n > 0
@@ -109,7 +113,11 @@ fn what_lists_do_differently_is_told_and_nothing_else() {
         // later fragments are the reference graph's: of those alone it is not told that they differ, but that it is
         // not known
         let whole: Vec<&&Packet> = differ.iter().filter(|p| p.fragment != 1).collect();
-        assert_eq!(found.changes.is_empty(), whole.is_empty(), "{about} {whole:?}");
+        assert_eq!(
+            found.changes.is_empty(),
+            whole.is_empty(),
+            "{about} {whole:?}"
+        );
         match (found.none(), differ.is_empty()) {
             // what ends within a transport header is not among these packets
             (false, true) => open += 1,
@@ -118,19 +126,29 @@ fn what_lists_do_differently_is_told_and_nothing_else() {
         for c in &found.changes {
             let f = c.frame.as_ref().unwrap();
             let (entry, other) = (a.entry(), b.entry());
-            assert_ne!(leaves(&a.compared(), &entry, f), leaves(&b.compared(), &other, f), "{about}");
+            assert_ne!(
+                leaves(&a.compared(), &entry, f),
+                leaves(&b.compared(), &other, f),
+                "{about}"
+            );
         }
         for p in whole {
             let seen = Seen::arrive(&frame(p), 0);
             let all = found.changes.iter().flat_map(|c| &c.filters);
-            assert!(all.into_iter().any(|f| seen.fits(f).is_ok()), "{about} {p:?}");
+            assert!(
+                all.into_iter().any(|f| seen.fits(f).is_ok()),
+                "{about} {p:?}"
+            );
         }
         match differ.is_empty() {
             true => same += 1,
             false => different += 1,
         }
     }
-    assert!(same > 20 && different > 60 && open < 10, "{same} {different} {open}");
+    assert!(
+        same > 20 && different > 60 && open < 10,
+        "{same} {different} {open}"
+    );
 }
 
 /// Two hundred lists, each asked about some addresses, protocols and ports.
@@ -145,7 +163,11 @@ fn what_gets_through_is_known() {
         let passes = c.passes(&packets);
         let net = |rng: &mut Rng, n: u8| {
             let (bits, host) = (30 + rng.below(3) as u8, rng.below(5) as u128);
-            ValueSet::prefix(u128::from(u32::from_be_bytes([10, 0, n, 0])) | host, bits, 32)
+            ValueSet::prefix(
+                u128::from(u32::from_be_bytes([10, 0, n, 0])) | host,
+                bits,
+                32,
+            )
         };
         let (src, dst) = (net(&mut rng, 1), net(&mut rng, 2));
         let proto = [6u128, 17][rng.below(2)];
@@ -169,7 +191,10 @@ fn what_gets_through_is_known() {
                 && u128::from(p.proto) == proto
                 && u128::from(p.port) == port
         };
-        let any = packets.iter().zip(&passes).any(|(p, passes)| *passes && fits(p));
+        let any = packets
+            .iter()
+            .zip(&passes)
+            .any(|(p, passes)| *passes && fits(p));
         let answered = ask(&c.compared(), &q, &mut || true);
         match &answered.answer {
             Answer::Yes { frame, out, .. } => {

@@ -79,11 +79,20 @@ fn all_that_is_odd_is_found_and_nothing_else() {
             let mut alone = vec!["deny false".to_string(); rules.len()];
             alone[i] = rules[i].clone();
             let alone = compiled(&alone);
-            let mine: Vec<&Vec<u8>> = packets.iter().filter(|p| decides(&alone, p).0.is_some()).collect();
-            let some = packets.iter().any(|p| decides(&whole, p).0 == Some(i as u32));
-            let changes = packets.iter().any(|p| decides(&whole, p).1 != decides(&less, p).1);
+            let mine: Vec<&Vec<u8>> = packets
+                .iter()
+                .filter(|p| decides(&alone, p).0.is_some())
+                .collect();
+            let some = packets
+                .iter()
+                .any(|p| decides(&whole, p).0 == Some(i as u32));
+            let changes = packets
+                .iter()
+                .any(|p| decides(&whole, p).1 != decides(&less, p).1);
             // a last rule that says what happens where no rule fits is no finding
-            let behind = |p: &Vec<u8>| decides(&whole, p).0 == Some(i as u32) && decides(&less, p).0.is_some();
+            let behind = |p: &Vec<u8>| {
+                decides(&whole, p).0 == Some(i as u32) && decides(&less, p).0.is_some()
+            };
             let written = packets.iter().any(behind);
             let own = rules[i].starts_with("allow");
             let before = |same: bool| mine.iter().any(|p| (decides(&whole, p).1 == own) == same);
@@ -95,7 +104,11 @@ fn all_that_is_odd_is_found_and_nothing_else() {
                 (_, true) if !changes && written => Some(Kind::Redundant),
                 _ => None,
             };
-            assert_eq!(said.map(|f| f.kind), want, "list {n}, rule {i} of {rules:#?}: {said:?}");
+            assert_eq!(
+                said.map(|f| f.kind),
+                want,
+                "list {n}, rule {i} of {rules:#?}: {said:?}"
+            );
             let Some(f) = said else { continue };
             *kinds.entry(f.kind).or_insert(0) += 1;
             // those that are named suffice
@@ -106,18 +119,27 @@ fn all_that_is_odd_is_found_and_nothing_else() {
                 }
                 few.truncate(i);
                 let few = compiled(&few);
-                assert!(mine.iter().all(|p| decides(&few, p).0.is_some()), "{rules:#?}: {f:?}");
+                assert!(
+                    mine.iter().all(|p| decides(&few, p).0.is_some()),
+                    "{rules:#?}: {f:?}"
+                );
             }
             // the packet shows it
             if f.kind != Kind::NeverMatches {
-                let frame = f.frame.as_ref().unwrap_or_else(|| panic!("{rules:#?}: {f:?}"));
+                let frame = f
+                    .frame
+                    .as_ref()
+                    .unwrap_or_else(|| panic!("{rules:#?}: {f:?}"));
                 let p = &frame[14..];
                 assert!(decides(&alone, p).0.is_some(), "{rules:#?}: {f:?}");
                 let (by, does) = match f.behind {
                     true => decides(&less, p),
                     false => decides(&whole, p),
                 };
-                assert!(f.by.contains(&by.map(|b| b as usize)), "{rules:#?}: {f:?} {by:?}");
+                assert!(
+                    f.by.contains(&by.map(|b| b as usize)),
+                    "{rules:#?}: {f:?} {by:?}"
+                );
                 assert_eq!(does == own, f.kind == Kind::Redundant, "{rules:#?}: {f:?}");
             }
         }

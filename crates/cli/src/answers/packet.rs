@@ -35,17 +35,27 @@ fn ethernet(b: &[u8]) -> Option<String> {
         0x0806 => arp(rest),
         k => Some(format!("ethertype 0x{k:04x}, length {}", rest.len())),
     };
-    Some(format!("{tags}{}", text.unwrap_or_else(|| "IP, cut off".into())))
+    Some(format!(
+        "{tags}{}",
+        text.unwrap_or_else(|| "IP, cut off".into())
+    ))
 }
 
 fn arp(b: &[u8]) -> Option<String> {
     let ip = |at: usize| be32(b, at).map(Ipv4Addr::from);
     let (from, asked) = (ip(14)?, ip(24)?);
     Some(match be16(b, 6)? {
-        1 => format!("ARP, Request who-has {asked} tell {from}, length {}", b.len()),
+        1 => format!(
+            "ARP, Request who-has {asked} tell {from}, length {}",
+            b.len()
+        ),
         2 => {
             let mac: Vec<String> = b.get(8..14)?.iter().map(|x| format!("{x:02x}")).collect();
-            format!("ARP, Reply {from} is-at {}, length {}", mac.join(":"), b.len())
+            format!(
+                "ARP, Reply {from} is-at {}, length {}",
+                mac.join(":"),
+                b.len()
+            )
         }
         n => format!("ARP, operation {n}, length {}", b.len()),
     })
@@ -58,11 +68,16 @@ fn ip4(b: &[u8]) -> Option<String> {
     let fragment = be16(b, 6)?;
     let offset = u32::from(fragment & 0x1fff) * 8;
     let total = usize::from(be16(b, 2)?);
-    let body = b.get(header..total.clamp(header, b.len().max(header))).unwrap_or(&[]);
+    let body = b
+        .get(header..total.clamp(header, b.len().max(header)))
+        .unwrap_or(&[]);
     let (proto, ttl) = (*b.get(9)?, *b.get(8)?);
     let mut text = match offset {
         0 => transport((&src.to_string(), &dst.to_string()), proto, body, "IP"),
-        n => format!("IP {src} > {dst}: proto {proto}, fragment at {n}, length {}", body.len()),
+        n => format!(
+            "IP {src} > {dst}: proto {proto}, fragment at {n}, length {}",
+            body.len()
+        ),
     };
     if fragment & 0x2000 != 0 {
         text.push_str(", more fragments");
@@ -110,7 +125,10 @@ fn transport((src, dst): (&str, &str), proto: u8, b: &[u8], ip: &str) -> String 
         },
         17 => match ports() {
             Some((s, d)) => {
-                format!("{ip} {src}.{s} > {dst}.{d}: UDP, length {}", b.len().saturating_sub(8))
+                format!(
+                    "{ip} {src}.{s} > {dst}.{d}: UDP, length {}",
+                    b.len().saturating_sub(8)
+                )
             }
             None => plain("UDP, cut off"),
         },
@@ -142,16 +160,29 @@ mod tests {
 
     #[test]
     fn packets_are_told_as_tcpdump_does() {
-        let mut ip = vec![0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
-        ip.extend([4, 0, 0, 22, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 2, 0, 0, 0, 0, 0, 0]);
+        let mut ip = vec![
+            0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+        ];
+        ip.extend([
+            4, 0, 0, 22, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 2, 0, 0, 0, 0, 0, 0,
+        ]);
         let told = line(&frame([8, 0], &ip));
-        assert_eq!(told, "IP 10.0.0.1.1024 > 10.0.0.2.22: Flags [S], length 0, ttl 64");
+        assert_eq!(
+            told,
+            "IP 10.0.0.1.1024 > 10.0.0.2.22: Flags [S], length 0, ttl 64"
+        );
         ip[9] = 17;
         let told = line(&frame([8, 0], &ip));
-        assert_eq!(told, "IP 10.0.0.1.1024 > 10.0.0.2.22: UDP, length 12, ttl 64");
+        assert_eq!(
+            told,
+            "IP 10.0.0.1.1024 > 10.0.0.2.22: UDP, length 12, ttl 64"
+        );
         ip[7] = 2;
         let told = line(&frame([8, 0], &ip));
-        assert_eq!(told, "IP 10.0.0.1 > 10.0.0.2: proto 17, fragment at 16, length 20, ttl 64");
+        assert_eq!(
+            told,
+            "IP 10.0.0.1 > 10.0.0.2: proto 17, fragment at 16, length 20, ttl 64"
+        );
         let tagged = [&[0, 7, 8, 6][..], &[0; 28]].concat();
         let told = line(&frame([0x81, 0], &tagged));
         assert_eq!(told, "vlan 7, ARP, operation 0, length 28");

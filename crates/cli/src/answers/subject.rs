@@ -49,7 +49,9 @@ fn is_rule_file(name: &str) -> bool {
 fn firewall(name: &str) -> Result<Chain, ChainError> {
     let path = Path::new(name);
     let dir = path.parent().unwrap_or(Path::new("."));
-    let file = path.file_name().map_or(name.into(), |f| f.to_string_lossy());
+    let file = path
+        .file_name()
+        .map_or(name.into(), |f| f.to_string_lossy());
     // a string of JSON is one of YAML
     let file = serde_json::Value::from(file.as_ref());
     let text = format!(

@@ -94,7 +94,9 @@ pub fn run(args: &Args) -> Result<u8> {
     drop(busy);
     if found.answer == "no" && proved == Some(false) {
         found.answer = "unknown";
-        found.reasons.insert("that the program is the chain was not proved".into());
+        found
+            .reasons
+            .insert("that the program is the chain was not proved".into());
     }
     let seconds = begun.elapsed().as_secs_f64();
     match args.json {
@@ -156,13 +158,7 @@ fn assumed(f: &Found) -> Vec<String> {
     all
 }
 
-fn told(
-    s: &Subject,
-    text: &str,
-    f: &Found,
-    proved: Option<bool>,
-    seconds: f64,
-) -> Result<Value> {
+fn told(s: &Subject, text: &str, f: &Found, proved: Option<bool>, seconds: f64) -> Result<Value> {
     let mut v = json!({
         "chain": s.name,
         "question": text,

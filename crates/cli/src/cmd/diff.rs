@@ -161,7 +161,9 @@ fn what(l: &Like) -> &'static str {
 
 impl Both {
     fn explained(&self) -> (Explained<'_>, Explained<'_>) {
-        let one = |s: &'_ Subject| -> Explained<'_> { Explained::new(&s.chain, &s.program, 0.0, None) };
+        fn one(s: &Subject) -> Explained<'_> {
+            Explained::new(&s.chain, &s.program, 0.0, None)
+        }
         (one(&self.old), one(&self.new))
     }
 
@@ -245,13 +247,20 @@ impl Both {
             }
             "different" => {
                 let classes = if n == 1 { "class" } else { "classes" };
-                crate::say!("{both}: {n} {classes} of packets are treated differently ({seconds:.1} s)");
+                crate::say!(
+                    "{both}: {n} {classes} of packets are treated differently ({seconds:.1} s)"
+                );
             }
-            _ => crate::say!("{both}: no packet was found that is treated differently, but it is not proved ({seconds:.1} s)"),
+            _ => crate::say!(
+                "{both}: no packet was found that is treated differently, but it is not proved ({seconds:.1} s)"
+            ),
         }
         for (list, word) in [(&f.gone, "old"), (&f.added, "new")] {
             if !list.is_empty() {
-                crate::say!("  packets come in at {} in the {word} one only", list.join(", "));
+                crate::say!(
+                    "  packets come in at {} in the {word} one only",
+                    list.join(", ")
+                );
             }
         }
         let (x, y) = self.explained();
@@ -299,7 +308,11 @@ impl Both {
             Like::Port => "leave at another port",
             _ => "are rewritten differently",
         };
-        let head = if number == 0 { String::new() } else { format!("{number}. ") };
+        let head = if number == 0 {
+            String::new()
+        } else {
+            format!("{number}. ")
+        };
         crate::say!("\n{head}packets that come in at {}: {what}", c.port);
         let filters = self.filters(c);
         for f in filters.iter().take(PARTS) {

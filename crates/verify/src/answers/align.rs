@@ -49,7 +49,9 @@ pub fn align(old: &Lines, new: &Lines, like: &mut dyn FnMut(usize, usize) -> boo
                 *x = true;
             }
         }
-        (0..n).filter(|i| !is.get(*i).copied().unwrap_or(false)).collect()
+        (0..n)
+            .filter(|i| !is.get(*i).copied().unwrap_or(false))
+            .collect()
     };
     Aligned {
         old: rest(old.len(), common.iter().map(|c| c.0).collect()),
@@ -143,7 +145,11 @@ impl Lists<'_> {
             }
         };
         for i in &aligned.old {
-            let Some(f) = self.old.get(*i).and_then(|f| both(self.program, f, self.base)) else {
+            let Some(f) = self
+                .old
+                .get(*i)
+                .and_then(|f| both(self.program, f, self.base))
+            else {
                 continue;
             };
             for j in self.new.overlapping(&f, self.new.len()) {
@@ -167,7 +173,11 @@ impl Lists<'_> {
             }
         }
         for j in &aligned.new {
-            let Some(f) = self.new.get(*j).and_then(|f| both(self.program, f, self.base)) else {
+            let Some(f) = self
+                .new
+                .get(*j)
+                .and_then(|f| both(self.program, f, self.base))
+            else {
                 continue;
             };
             for i in self.old.overlapping(&f, self.old.len()) {
@@ -220,7 +230,10 @@ mod tests {
     }
 
     fn decides(l: &(Lines, Vec<u8>), v: [u128; 2]) -> (usize, u8) {
-        let fits = |f: &Filter| f.0.iter().all(|(d, s)| s.contains(if *d == byte(0) { v[0] } else { v[1] }));
+        let fits = |f: &Filter| {
+            f.0.iter()
+                .all(|(d, s)| s.contains(if *d == byte(0) { v[0] } else { v[1] }))
+        };
         let i = (0..l.0.len()).find(|i| fits(l.0.get(*i).unwrap())).unwrap();
         (i, l.1[i])
     }

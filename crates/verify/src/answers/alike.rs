@@ -236,7 +236,8 @@ impl<'a> Terms<'a> {
                 same = false;
                 break;
             };
-            let ports = |l: &[(usize, usize, usize)]| l.iter().map(|x| (x.0, x.2)).collect::<Vec<_>>();
+            let ports =
+                |l: &[(usize, usize, usize)]| l.iter().map(|x| (x.0, x.2)).collect::<Vec<_>>();
             if !same || self.own[0].get(o) != self.own[1].get(n) || ports(a) != ports(b) {
                 same = false;
                 break;
@@ -337,15 +338,11 @@ impl<'a> Terms<'a> {
         if let (Some(a), Some(b)) = (anno, a2) {
             self.slots.insert(b.1, a.1);
         }
-        self.nexts(bound, b2, pairs).or_else(|| self.nexts(pass, s2, pairs))
+        self.nexts(bound, b2, pairs)
+            .or_else(|| self.nexts(pass, s2, pairs))
     }
 
-    fn nexts(
-        &self,
-        a: &[Next],
-        b: &[Next],
-        pairs: &mut Vec<(StageId, StageId)>,
-    ) -> Option<Like> {
+    fn nexts(&self, a: &[Next], b: &[Next], pairs: &mut Vec<(StageId, StageId)>) -> Option<Like> {
         if a.len() != b.len() {
             return Some(Like::Unknown("outputs are not the same".into()));
         }
@@ -372,7 +369,13 @@ impl<'a> Terms<'a> {
             (End::Drop { .. }, End::Output { .. }) | (End::Output { .. }, End::Drop { .. }) => {
                 Some(Like::Verdict)
             }
-            (End::Output { sink, image }, End::Output { sink: s2, image: i2 }) => {
+            (
+                End::Output { sink, image },
+                End::Output {
+                    sink: s2,
+                    image: i2,
+                },
+            ) => {
                 if self.old.sinks.get(sink) != self.new.sinks.get(s2) {
                     return Some(Like::Port);
                 }
@@ -424,7 +427,13 @@ impl<'a> Terms<'a> {
                     ))),
                 }
             }
-            (End::Write { image, next }, End::Write { image: i2, next: n2 }) => {
+            (
+                End::Write { image, next },
+                End::Write {
+                    image: i2,
+                    next: n2,
+                },
+            ) => {
                 if *image.as_ref() != self.image(i2) {
                     return Some(Like::Rewriting);
                 }

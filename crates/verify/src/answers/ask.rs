@@ -5,22 +5,13 @@
 //! [`Reach`] says. So flows are those that packets of the question begin themselves: that is the assumption about
 //! state.
 
-use super::differ::{Compared, leaves};
-use super::lines::{Exists, exists};
+use super::differ::Compared;
+use super::trial::Trial;
 use crate::cubes::both;
-use crate::generate::directed::Directed;
-use crate::generate::hints::Hints;
-use crate::generate::read::Seen;
-use crate::generate::solve::Maker;
-use crate::generate::tables::Tables;
-use crate::generate::traffic::Traffic;
-use crate::generate::{Port, Source};
+use crate::generate::Port;
 use crate::reach::{Facts, Reach};
-use crate::rng::Rng;
-use crate::subject::Outputs;
 use onefold_element::ElemId;
 use onefold_element::model::{ValueSet, max_of};
-use onefold_packet::Timestamp;
 use onefold_synth::Program;
 use onefold_synth::program::{
     Action, ActionId, Dim, End, Expr, Filter, Image, Origin, Rule, Stage, Step,
@@ -30,12 +21,6 @@ use std::sync::Arc;
 
 /// Rounds in which packets that are handed over may make more possible.
 const ROUNDS: usize = 6;
-/// Frames that are tried for one class.
-const FRAMES: usize = 12;
-/// Packets made for classes behind others.
-const HUNTED: u64 = 20_000;
-/// Of those, such as are tried by themselves.
-const TRIED: u64 = 4_000;
 /// Rules that are named.
 const MAX_RULES: usize = 16;
 
@@ -56,7 +41,7 @@ pub enum Field {
 
 impl Field {
     /// First bit behind the network header's first, and bits.
-    fn place(self, six: bool) -> (i32, u8) {
+    pub(super) fn place(self, six: bool) -> (i32, u8) {
         match (self, six) {
             (Field::Source, false) => (96, 32),
             (Field::Destination, false) => (128, 32),
@@ -208,10 +193,13 @@ fn cut(p: &Program, sources: &[ElemId], packets: &[Filter]) -> Program {
 }
 
 /// A place where packets may leave as it was asked: stage, rule, and which of its packets.
-struct Candidate {
-    stage: usize,
-    rule: usize,
-    cube: Filter,
+pub(super) struct Candidate {
+    /// The stage.
+    pub stage: usize,
+    /// Its rule.
+    pub rule: usize,
+    /// Those packets.
+    pub cube: Filter,
 }
 
 /// Answers a question. `go_on` ends the search for a packet.
@@ -237,7 +225,9 @@ pub fn ask(c: &Compared<'_>, q: &Question, go_on: &mut dyn FnMut() -> bool) -> A
     let mut open = BTreeSet::new();
     for s in &sources {
         if !program.entries.iter().any(|e| e.source == *s) {
-            open.insert("what comes in there has no program: the reference graph takes it whole".into());
+            open.insert(
+                "what comes in there has no program: the reference graph takes it whole".into(),
+            );
         }
     }
     let (reach, punts) = reached(c, &program);
@@ -266,7 +256,12 @@ pub fn ask(c: &Compared<'_>, q: &Question, go_on: &mut dyn FnMut() -> bool) -> A
                     }
                 }
                 End::Drop { .. } if by.len() < MAX_RULES && !r.origin.is_empty() => {
-                    let last = r.origin.iter().rev().find(|o| o.arg.is_some()).or(r.origin.last());
+                    let last = r
+                        .origin
+                        .iter()
+                        .rev()
+                        .find(|o| o.arg.is_some())
+                        .or(r.origin.last());
                     if !reach.ask(i, j, &r.filter).is_never() {
                         state |= binds;
                         by.extend(last);
@@ -280,7 +275,10 @@ pub fn ask(c: &Compared<'_>, q: &Question, go_on: &mut dyn FnMut() -> bool) -> A
     let answer = |answer| Answered { answer, state };
     let trial = Trial::new(c, q, &packets);
     for k in &candidates {
-        let entry = program.entries.iter().find(|e| e.stage.0 as usize == k.stage);
+        let entry = program
+            .entries
+            .iter()
+            .find(|e| e.stage.0 as usize == k.stage);
         let Some(e) = entry.filter(|_| go_on()) else {
             continue;
         };
@@ -298,8 +296,14 @@ pub fn ask(c: &Compared<'_>, q: &Question, go_on: &mut dyn FnMut() -> bool) -> A
         return answer(yes);
     }
     for (elem, cause) in &punts {
-        let name = c.program.elements.get(elem.0 as usize).map_or("?", |n| n.as_str());
-        open.insert(format!("the reference graph takes some of them over at {name}: {cause}"));
+        let name = c
+            .program
+            .elements
+            .get(elem.0 as usize)
+            .map_or("?", |n| n.as_str());
+        open.insert(format!(
+            "the reference graph takes some of them over at {name}: {cause}"
+        ));
     }
     if !candidates.is_empty() {
         open.insert("such packets may leave, but none was found that does".into());
@@ -393,7 +397,10 @@ fn delivered(
     let mut cube = filter.clone();
     let start = image.start.checked_mul(8)?;
     let tagged = |b: i32| {
-        matches!(at_exit(image, b, 16), Leaves::Is(Expr::Const(0x8100 | 0x88a8)))
+        matches!(
+            at_exit(image, b, 16),
+            Leaves::Is(Expr::Const(0x8100 | 0x88a8))
+        )
     };
     let mut net = start + 112;
     // Bound: a frame has few tags
@@ -448,14 +455,22 @@ fn bound(a: &Action, slot: u16) -> Leaves {
         else {
             continue;
         };
-        let Some(n) = slot.checked_sub(first.0).map(usize::from).filter(|n| *n < 4) else {
+        let Some(n) = slot
+            .checked_sub(first.0)
+            .map(usize::from)
+            .filter(|n| *n < 4)
+        else {
             continue;
         };
         let Some(x) = expect else {
             return Leaves::Anything;
         };
         if !x.kept.get(n).copied().unwrap_or(false) {
-            return x.sets.get(n).cloned().map_or(Leaves::Anything, Leaves::Among);
+            return x
+                .sets
+                .get(n)
+                .cloned()
+                .map_or(Leaves::Anything, Leaves::Among);
         }
         let Some(net) = image.net.start() else {
             return Leaves::Anything;
@@ -476,134 +491,4 @@ fn bound(a: &Action, slot: u16) -> Leaves {
         };
     }
     Leaves::Is(Expr::Of(Dim::Slot(onefold_synth::program::Slot(slot)), 0))
-}
-
-/// Packets through the chain as it begins.
-struct Trial<'a> {
-    c: &'a Compared<'a>,
-    q: &'a Question,
-    packets: &'a [Filter],
-    maker: Maker,
-}
-
-impl<'a> Trial<'a> {
-    fn new(c: &'a Compared<'a>, q: &'a Question, packets: &'a [Filter]) -> Trial<'a> {
-        let mut maker = Maker::default();
-        maker.tables = Tables::of(c.graph, c.program);
-        Trial {
-            c,
-            q,
-            packets,
-            maker,
-        }
-    }
-
-    fn port(&self, source: ElemId) -> Option<&'a str> {
-        let p = self.c.ports.iter().find(|p| p.source == Some(source));
-        p.map(|p| p.name.as_str())
-    }
-
-    /// Is it one of the packets that are asked about?
-    fn asked(&self, frame: &[u8]) -> bool {
-        let seen = Seen::arrive(frame, 0);
-        self.packets.iter().any(|f| seen.fits(f).is_ok())
-    }
-
-    /// Is what left what was asked for?
-    fn wanted(&self, port: &str, frame: &[u8]) -> bool {
-        if !self.q.to.iter().any(|t| t == port) {
-            return false;
-        }
-        let Some(v) = crate::frame::view(frame) else {
-            return false;
-        };
-        let kind = if self.q.six { 0x86dd } else { 0x0800 };
-        let seen = Seen::arrive(frame, 0);
-        v.ether_type == kind
-            && self.q.delivered.iter().all(|(f, set)| {
-                let (bit, bits) = f.place(self.q.six);
-                set.contains(seen.bits(v.net as i32 * 8 + bit, bits))
-            })
-    }
-
-    fn yes(&self, source: ElemId, frame: &[u8]) -> Option<Answer> {
-        let port = self.port(source)?;
-        if !self.asked(frame) {
-            return None;
-        }
-        let out = leaves(self.c, port, frame);
-        let leaves = out.iter().any(|(p, b)| self.wanted(p, b));
-        leaves.then(|| Answer::Yes {
-            port: port.to_string(),
-            frame: frame.to_vec(),
-            out,
-        })
-    }
-
-    /// A packet for a class of an entry's stage.
-    fn straight(
-        &self,
-        p: &Program,
-        stage: &Stage,
-        k: &Candidate,
-        source: ElemId,
-    ) -> Option<Answer> {
-        let earlier: Vec<&Filter> = (stage.rules.iter().take(k.rule))
-            .map(|r| &r.filter)
-            .filter(|f| !f.is_disjoint(&k.cube))
-            .collect();
-        let mut rng = Rng::new(0xa5c);
-        let (mut found, mut tries) = (None, FRAMES * 4);
-        let searched = exists(p, &k.cube, &earlier, &mut |part| {
-            for i in 0..FRAMES {
-                let frame = match i {
-                    0 => self.maker.frame(part, &mut rng),
-                    _ => self.maker.random_frame(part, &mut rng),
-                };
-                found = frame.and_then(|f| self.yes(source, &f));
-                tries -= 1;
-                if found.is_some() || tries == 0 {
-                    return true;
-                }
-            }
-            false
-        });
-        debug_assert!(found.is_none() || matches!(searched, Exists::Yes(_)));
-        found
-    }
-
-    /// A packet for classes behind others: many are made for all of the program's rules, and tried one by one.
-    fn hunt(
-        &self,
-        program: &Arc<Program>,
-        reach: Reach,
-        go_on: &mut dyn FnMut() -> bool,
-    ) -> Option<Answer> {
-        let start = Timestamp::from_secs(1_000);
-        let ports: Vec<Port> = (self.c.ports.iter())
-            .filter(|p| self.q.from.contains(&p.name))
-            .cloned()
-            .collect();
-        let hints = Hints::of(self.c.graph.spec());
-        let traffic = Traffic::new(&ports, hints, 7, HUNTED, start, 1)?;
-        let mut source = Directed::new(program.clone(), traffic, &ports, 7, HUNTED, start)
-            .with_reach(reach)
-            .with_tables(self.maker.tables.clone());
-        let mut tried = 0;
-        // Bound: so many packets
-        while let Some(e) = source.next() {
-            if tried >= TRIED || !go_on() {
-                return None;
-            }
-            let Some(from) = e.source else { continue };
-            if self.asked(&e.bytes) {
-                tried += 1;
-                if let Some(yes) = self.yes(from, &e.bytes) {
-                    return Some(yes);
-                }
-            }
-            source.seen(std::slice::from_ref(&e), &Outputs::default(), &[]);
-        }
-        None
-    }
 }

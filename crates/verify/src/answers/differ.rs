@@ -94,7 +94,10 @@ pub struct Differences {
 impl Differences {
     /// It is proved that both do the same.
     pub fn none(&self) -> bool {
-        self.changes.is_empty() && !self.some_unknown() && self.gone.is_empty() && self.added.is_empty()
+        self.changes.is_empty()
+            && !self.some_unknown()
+            && self.gone.is_empty()
+            && self.added.is_empty()
     }
     /// Something could not be told.
     pub fn some_unknown(&self) -> bool {
@@ -103,7 +106,14 @@ impl Differences {
 }
 
 /// What a change is told by: stages, actions, and the changed rule's origin.
-type Key = (StageId, u32, StageId, u32, bool, Option<(ElemId, Option<u32>)>);
+type Key = (
+    StageId,
+    u32,
+    StageId,
+    u32,
+    bool,
+    Option<(ElemId, Option<u32>)>,
+);
 
 /// A class, being found.
 struct Class {
@@ -120,7 +130,8 @@ pub fn differences(
     let mut out = Differences::default();
     let side = |c: &Compared<'_>| -> HashMap<ElemId, String> {
         let all = c.ports.iter();
-        all.flat_map(|p| p.sinks.iter().map(move |s| (*s, p.name.clone()))).collect()
+        all.flat_map(|p| p.sinks.iter().map(move |s| (*s, p.name.clone())))
+            .collect()
     };
     let mut terms = Terms::new(
         Side {
@@ -136,7 +147,10 @@ pub fn differences(
     );
     let mut queue: VecDeque<(StageId, StageId, String)> = VecDeque::new();
     for p in old.ports.iter().filter(|p| p.source.is_some()) {
-        let q = new.ports.iter().find(|q| q.name == p.name && q.source.is_some());
+        let q = new
+            .ports
+            .iter()
+            .find(|q| q.name == p.name && q.source.is_some());
         let Some(q) = q else {
             out.gone.push(p.name.clone());
             continue;
@@ -162,7 +176,11 @@ pub fn differences(
         }
     }
     for q in new.ports.iter().filter(|q| q.source.is_some()) {
-        if !old.ports.iter().any(|p| p.name == q.name && p.source.is_some()) {
+        if !old
+            .ports
+            .iter()
+            .any(|p| p.name == q.name && p.source.is_some())
+        {
             out.added.push(q.name.clone());
         }
     }
@@ -173,7 +191,8 @@ pub fn differences(
             continue;
         }
         if seen.len() > MAX_PAIRS || !go_on() {
-            out.unknown.insert("the comparison was ended before all was compared".into());
+            out.unknown
+                .insert("the comparison was ended before all was compared".into());
             break;
         }
         let (classes, next) = stages(&mut terms, a, b, &port, &mut out.unknown);
@@ -189,7 +208,8 @@ pub fn differences(
             }
         }
         if out.changes.len() >= MAX_CHANGES {
-            out.unknown.insert(format!("more than {MAX_CHANGES} classes differ"));
+            out.unknown
+                .insert(format!("more than {MAX_CHANGES} classes differ"));
             break;
         }
     }
@@ -216,18 +236,20 @@ fn stages(
     let mut known: HashMap<(u32, u32), Like> = HashMap::new();
     let mut alike = |i: u32, j: u32, terms: &mut Terms<'_>| -> Like {
         let entry = known.entry((i, j));
-        let found = entry.or_insert_with(|| match (s.actions.get(i as usize), t.actions.get(j as usize)) {
-            (Some(a), Some(b)) => terms.alike(a, b),
-            _ => Like::Unknown("an action is not there".into()),
-        });
+        let found =
+            entry.or_insert_with(
+                || match (s.actions.get(i as usize), t.actions.get(j as usize)) {
+                    (Some(a), Some(b)) => terms.alike(a, b),
+                    _ => Like::Unknown("an action is not there".into()),
+                },
+            );
         found.clone()
     };
     let action = |i: usize| s.rules.get(i).map_or(u32::MAX, |r| r.action.0);
     let other = |j: usize| t.rules.get(j).map_or(u32::MAX, |r| r.action.0);
     let aligned = {
-        let mut like = |i: usize, j: usize| {
-            matches!(alike(action(i), other(j), terms), Like::Same(_))
-        };
+        let mut like =
+            |i: usize, j: usize| matches!(alike(action(i), other(j), terms), Like::Same(_));
         align(&x, &y, &mut like)
     };
     let pairs: BTreeSet<(u32, u32)> = (aligned.common.iter())
@@ -250,7 +272,13 @@ fn stages(
     let changed: BTreeSet<usize> = aligned.old.iter().copied().collect();
     let origin = |old: bool, i: usize| {
         let rule = if old { s.rules.get(i) } else { t.rules.get(i) };
-        let last = rule.and_then(|r| r.origin.iter().rev().find(|o| o.arg.is_some()).or(r.origin.last()));
+        let last = rule.and_then(|r| {
+            r.origin
+                .iter()
+                .rev()
+                .find(|o| o.arg.is_some())
+                .or(r.origin.last())
+        });
         last.map(|o| (o.elem, o.arg))
     };
     let mut classes: BTreeMap<Key, Class> = BTreeMap::new();
@@ -264,13 +292,19 @@ fn stages(
     };
     let whole = lists.differing(&aligned, &mut like, &mut |d| {
         let by_old = changed.contains(&d.old);
-        let of = if by_old { origin(true, d.old) } else { origin(false, d.new) };
+        let of = if by_old {
+            origin(true, d.old)
+        } else {
+            origin(false, d.new)
+        };
         places.push((a, action(d.old), b, other(d.new), by_old, of));
         order.push(d);
         places.len() < 100 * MAX_CHANGES
     });
     if !whole {
-        unknown.insert(format!("a search among rules at {port} was ended by its bound"));
+        unknown.insert(format!(
+            "a search among rules at {port} was ended by its bound"
+        ));
     }
     for (key, d) in places.into_iter().zip(order) {
         let what = alike(key.1, key.3, terms);
@@ -332,7 +366,12 @@ const AT: Timestamp = Timestamp::from_secs(1_000);
 
 /// What leaves a graph for one frame: ports and bytes, in order.
 pub fn leaves(c: &Compared<'_>, port: &str, frame: &[u8]) -> Vec<(String, Vec<u8>)> {
-    let Some(source) = c.ports.iter().find(|p| p.name == port).and_then(|p| p.source) else {
+    let Some(source) = c
+        .ports
+        .iter()
+        .find(|p| p.name == port)
+        .and_then(|p| p.source)
+    else {
         return Vec::new();
     };
     let mut graph = c.graph.fork();
@@ -340,7 +379,10 @@ pub fn leaves(c: &Compared<'_>, port: &str, frame: &[u8]) -> Vec<(String, Vec<u8
     let mut out = Vec::new();
     graph.drain_transmitted(|e, p| {
         let port = c.ports.iter().find(|p| p.sinks.contains(&e));
-        out.push((port.map_or(String::new(), |p| p.name.clone()), p.data().to_vec()));
+        out.push((
+            port.map_or(String::new(), |p| p.name.clone()),
+            p.data().to_vec(),
+        ));
     });
     out
 }

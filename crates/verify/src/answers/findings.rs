@@ -181,7 +181,8 @@ impl<'a> Look<'a> {
 
     fn fate(&self, world: usize, line: usize) -> Fate {
         let w = self.worlds.get(world);
-        w.and_then(|w| w.lines.get(line)).map_or(Fate::Unknown, |l| l.fate)
+        w.and_then(|w| w.lines.get(line))
+            .map_or(Fate::Unknown, |l| l.fate)
     }
 
     /// Lines before `until` that overlap a filter and are exact, those of `rule` left out.
@@ -330,7 +331,8 @@ impl<'a> Look<'a> {
                 }
             }
             for j in same {
-                let Some(both) = both(cube, self.filter(*w, j)).filter(|_| by.len() < MAX_BY) else {
+                let Some(both) = both(cube, self.filter(*w, j)).filter(|_| by.len() < MAX_BY)
+                else {
                     continue;
                 };
                 let before = self.before(*w, &both, j, rule);
@@ -354,7 +356,13 @@ impl<'a> Look<'a> {
     }
 
     /// A frame of the set that fits none of these lines, and about which `decides` is what decides.
-    fn frame(&self, world: usize, cube: &Filter, before: &[usize], decides: usize) -> Option<Vec<u8>> {
+    fn frame(
+        &self,
+        world: usize,
+        cube: &Filter,
+        before: &[usize],
+        decides: usize,
+    ) -> Option<Vec<u8>> {
         let w = self.worlds.get(world)?;
         let mut usual = cube.clone();
         let ok = w.world == World::Frames || usual_packet(&mut usual, w.six);
@@ -365,8 +373,10 @@ impl<'a> Look<'a> {
         if ok {
             exists(&self.program, &usual, &before, &mut |part| {
                 tries = tries.saturating_sub(1);
-                frame = (self.maker.frame(part, &mut rng))
-                    .filter(|f| w.decides(f).is_some_and(|(i, certain)| certain && i == decides));
+                frame = (self.maker.frame(part, &mut rng)).filter(|f| {
+                    w.decides(f)
+                        .is_some_and(|(i, certain)| certain && i == decides)
+                });
                 frame.is_some() || tries == 0
             });
         }

@@ -10,19 +10,16 @@
 
 use super::align::{Lists, align};
 use super::lines::Lines;
+use super::terms::{Place, terms};
 use onefold_element::args::ArgScope;
-use onefold_element::model::{Base, Case, Cond, Exit, FieldRef, Model, Read, ValueSet, field, max_of};
+use onefold_element::model::{Case, Cond, Exit, Model, ValueSet, field, max_of};
 use onefold_element::{ConnectionSpec, ElementSpec, GraphSpec, NameDb};
 use onefold_elements::filter::{self, Action, Check, Expr};
 use onefold_engine::{BuildOptions, Graph};
-use onefold_synth::program::{Dim, EndAt, Filter};
+use onefold_synth::program::{Dim, Filter};
 
-/// Most filters that one rule may be.
-const MAX_TERMS: usize = 4096;
 /// Most rules that take everything, behind each of which the list is looked at anew.
 const MAX_ALWAYS: usize = 64;
-/// Most intervals that a mask may be.
-const MASK_INTERVALS: usize = 256;
 
 /// What happens to a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -68,26 +65,6 @@ pub struct List {
     pub lines: Vec<Line>,
     /// The packets are IPv6's.
     pub six: bool,
-}
-
-/// Where headers are in the frame.
-#[derive(Debug, Clone, Copy)]
-struct Place {
-    data: i32,
-    net: i32,
-    transport: i32,
-}
-
-impl Place {
-    fn field(&self, f: FieldRef) -> Option<i32> {
-        let base = match f.base {
-            Base::Data => self.data,
-            Base::Net => self.net,
-            Base::Transport => self.transport,
-            Base::Mac => return None,
-        };
-        Some(base * 8 + i32::from(f.bit))
-    }
 }
 
 /// Classes whose arguments are rules that can be looked at.
@@ -151,7 +128,10 @@ pub fn same_meaning(old: (&GraphSpec, usize), new: (&GraphSpec, usize)) -> bool 
         return false;
     };
     let pairs = x.iter().zip(&y);
-    if !pairs.into_iter().all(|(x, y)| alike(x, &a.args, y, &b.args)) {
+    if !pairs
+        .into_iter()
+        .all(|(x, y)| alike(x, &a.args, y, &b.args))
+    {
         return false;
     }
     let cuts = match a.class.as_str() {
@@ -224,7 +204,9 @@ impl Names {
     /// The model of a list with these arguments.
     fn model(&self, class: &str, args: &[String]) -> Result<Model, ListError> {
         let outputs = match class {
-            "IPFilter" | "IP6Filter" => 1 + args.iter().filter_map(|a| output(a)).max().unwrap_or(0),
+            "IPFilter" | "IP6Filter" => {
+                1 + args.iter().filter_map(|a| output(a)).max().unwrap_or(0)
+            }
             _ => args.len(),
         };
         let element = |name: &str, class: &str, args: &[String]| ElementSpec {
@@ -241,14 +223,17 @@ impl Names {
             ],
             connections: vec![wire((0, 0), (1, 0))],
         };
-        g.connections.extend((0..outputs).map(|o| wire((1, o), (2, 0))));
+        g.connections
+            .extend((0..outputs).map(|o| wire((1, o), (2, 0))));
         g.elements.extend(self.elements.iter().cloned());
         let options = BuildOptions {
             log: onefold_engine::Log::Discard,
             ..BuildOptions::default()
         };
         let graph = Graph::build(g, &options).map_err(|e| {
-            let first = e.0.first().map_or("not understood".to_string(), |d| d.message.clone());
+            let first =
+                e.0.first()
+                    .map_or("not understood".to_string(), |d| d.message.clone());
             ListError::Rules(first)
         })?;
         let mut models = graph.models_of(onefold_element::ElemId(1));
@@ -339,13 +324,12 @@ impl Names {
             let (action, parsed) = match class {
                 "IPFilter" => {
                     let (action, p) = filter::parse_rule(text, usize::MAX, &scope).ok()?;
-                    let action = match action {
-                        Action::Drop => "drop ".to_string(),
-                        Action::Output(n) => format!("{n} "),
-                    };
-                    (action, p)
+                    (acts(action), p)
                 }
-                "IP6Filter" => return None,
+                "IP6Filter" => {
+                    let (action, p) = filter::parse_rule6(text, usize::MAX, &scope).ok()?;
+                    (acts(action), p)
+                }
                 "IPClassifier" => (String::new(), filter::parse_pattern(text, &scope).ok()?),
                 _ => (String::new(), filter::parse_pattern6(text, &scope).ok()?),
             };
@@ -355,7 +339,9 @@ impl Names {
         let all: Option<Vec<String>> = args.iter().map(&mut one).collect();
         match all {
             Some(all) if !cut => Ok(all),
-            Some(_) => Err(ListError::Rules("a rule reads what may be cut in the middle".into())),
+            Some(_) => Err(ListError::Rules(
+                "a rule reads what may be cut in the middle".into(),
+            )),
             None => Err(ListError::Rules(
                 "a rule refers to names of the configuration".into(),
             )),
@@ -374,6 +360,14 @@ fn wire(from: (usize, usize), to: (usize, usize)) -> ConnectionSpec {
 /// The output that a rule of IPFilter names.
 fn output(rule: &str) -> Option<usize> {
     rule.split_whitespace().next()?.parse().ok()
+}
+
+/// How a rule begins.
+fn acts(a: Action) -> String {
+    match a {
+        Action::Drop => "drop ".to_string(),
+        Action::Output(n) => format!("{n} "),
+    }
 }
 
 /// What is left of an expression in later fragments, or where the first so many bytes of a transport header are there;
@@ -445,144 +439,6 @@ fn in_world(mut f: Filter, world: World) -> Option<Filter> {
         World::Fragments => f.narrow(offset, &ValueSet::range(1, max_of(13)), 13),
     };
     fits.then_some(f)
-}
-
-/// The alternatives of a condition. `None` where it cannot be said, or in too many only.
-fn terms(c: &Cond, at: Place) -> Option<Vec<Filter>> {
-    extend(vec![Filter::default()], c, false, at)
-}
-
-fn extend(base: Vec<Filter>, c: &Cond, negated: bool, at: Place) -> Option<Vec<Filter>> {
-    let add = match (c, negated) {
-        (Cond::Always, false) | (Cond::Never, true) => return Some(base),
-        (Cond::Always, true) | (Cond::Never, false) => return Some(Vec::new()),
-        (Cond::Not(c), _) => return extend(base, c, !negated, at),
-        (Cond::All(list), false) | (Cond::Any(list), true) => {
-            let mut all = base;
-            for c in list {
-                all = extend(all, c, negated, at)?;
-            }
-            return Some(all);
-        }
-        (Cond::Any(list), false) | (Cond::All(list), true) => {
-            let mut all = Vec::new();
-            for c in list {
-                all.extend(extend(base.clone(), c, negated, at)?);
-                if all.len() > MAX_TERMS {
-                    return None;
-                }
-            }
-            return Some(all);
-        }
-        (Cond::In(r, set), _) => {
-            let set = match negated {
-                true => set.complement(r.width()),
-                false => set.clone(),
-            };
-            read_in(*r, &set, at)?
-        }
-        (Cond::Masked { field, mask, value }, _) => masked(*field, *mask, *value, negated, at)?,
-    };
-    if base.len().saturating_mul(add.len()) > MAX_TERMS {
-        return None;
-    }
-    let mut out = Vec::with_capacity(base.len() * add.len());
-    for b in &base {
-        for a in &add {
-            let mut f = b.clone();
-            if a.0.iter().all(|(d, set)| f.narrow(*d, set, d.width())) {
-                out.push(f);
-            }
-        }
-    }
-    Some(out)
-}
-
-fn one(d: Dim, set: ValueSet) -> Vec<Filter> {
-    match (set.is_empty(), set.is_full(d.width())) {
-        (true, _) => Vec::new(),
-        (_, true) => vec![Filter::default()],
-        _ => vec![Filter(vec![(d, set)])],
-    }
-}
-
-fn read_in(r: Read, set: &ValueSet, at: Place) -> Option<Vec<Filter>> {
-    let behind = |start: i32| {
-        let moved = set.intervals().iter().map(|(l, h)| {
-            let up = |v: u128| v.saturating_add(start.unsigned_abs().into()).min(max_of(32));
-            (up(*l), if *h >= max_of(32) { *h } else { up(*h) })
-        });
-        one(Dim::Len, ValueSet::from_intervals(moved))
-    };
-    Some(match r {
-        Read::Field(f) => {
-            let bit = at.field(f)?;
-            one(Dim::Bits { bit, bits: f.bits }, set.clone())
-        }
-        Read::Len => behind(at.data),
-        Read::NetLen => behind(at.net),
-        Read::TransportLen => behind(at.transport),
-        Read::Anno(a) => one(Dim::Anno(a), set.clone()),
-        Read::PacketType => one(Dim::PacketType, set.clone()),
-        Read::Check { check, base, offset } => {
-            let start = match base {
-                Base::Data => at.data,
-                _ => at.net,
-            };
-            let d = Dim::Check {
-                check,
-                at: start + i32::from(offset),
-                end: EndAt::Same,
-            };
-            one(d, set.clone())
-        }
-        Read::HasNet => match set.contains(1) {
-            true => vec![Filter::default()],
-            false => Vec::new(),
-        },
-        Read::HasMac | Read::At(_) | Read::Route { .. } => return None,
-    })
-}
-
-/// `field & mask == value`, as intervals where they are few, else run by run of the mask's bits.
-fn masked(
-    f: FieldRef,
-    mask: u128,
-    value: u128,
-    negated: bool,
-    at: Place,
-) -> Option<Vec<Filter>> {
-    let bit = at.field(f)?;
-    let whole = Dim::Bits { bit, bits: f.bits };
-    if let Some(set) = ValueSet::masked(mask, value, f.bits, MASK_INTERVALS) {
-        let set = if negated { set.complement(f.bits) } else { set };
-        return Some(one(whole, set));
-    }
-    let is = |i: u8, of: u128| of >> (f.bits - 1 - i) & 1 == 1;
-    let mut runs: Vec<(Dim, ValueSet)> = Vec::new();
-    let mut i = 0;
-    // Bound: the field's bits
-    while i < f.bits {
-        let (first, mut v) = (i, 0u128);
-        while i < f.bits && is(i, mask) {
-            v = v << 1 | u128::from(is(i, value));
-            i += 1;
-        }
-        if i > first {
-            let d = Dim::Bits {
-                bit: bit + i32::from(first),
-                bits: i - first,
-            };
-            runs.push((d, ValueSet::one(v)));
-        } else {
-            i += 1;
-        }
-    }
-    if !negated {
-        return Some(vec![Filter(runs)]);
-    }
-    let differs = |(d, s): (Dim, ValueSet)| one(d, s.complement(d.width()));
-    Some(runs.into_iter().flat_map(differs).collect())
 }
 
 impl List {

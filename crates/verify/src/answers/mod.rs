@@ -14,3 +14,5 @@ pub mod differ;
 pub mod findings;
 pub mod lines;
 pub mod list;
+mod terms;
+mod trial;

@@ -94,7 +94,10 @@ pub fn read(text: &str, inputs: &[String], outputs: &[String]) -> R<Asked> {
         end: text.trim_end().len(),
     };
     if text.chars().count() > MAX_CHARS {
-        return Err(r.wrong(None, format!("a question of more than {MAX_CHARS} characters")));
+        return Err(r.wrong(
+            None,
+            format!("a question of more than {MAX_CHARS} characters"),
+        ));
     }
     r.question()
 }
@@ -215,7 +218,10 @@ impl<'a> Reading<'a> {
     fn target(&mut self, asked: &mut Asked) -> R<()> {
         let w = self.word();
         let Some(word) = w else {
-            let hint = format!("an address, `anything`, or a port of the chain: {}", self.outputs.join(", "));
+            let hint = format!(
+                "an address, `anything`, or a port of the chain: {}",
+                self.outputs.join(", ")
+            );
             return Err(self.hinted(w, "what is to be reached?".into(), hint));
         };
         let any = ["any", "anything", "anywhere"];
@@ -226,13 +232,18 @@ impl<'a> Reading<'a> {
             asked.at.push(word.text.to_string());
             return Ok(());
         }
-        let looks = word.text.contains([':', '.', '/']) || word.text.starts_with(|c: char| c.is_ascii_digit());
+        let looks = word.text.contains([':', '.', '/'])
+            || word.text.starts_with(|c: char| c.is_ascii_digit());
         match looks {
             true => {
                 asked.to = Some(self.address(word)?);
                 Ok(())
             }
-            false => Err(self.no_port(w, self.outputs, "it is neither an address, nor where packets leave:")),
+            false => Err(self.no_port(
+                w,
+                self.outputs,
+                "it is neither an address, nor where packets leave:",
+            )),
         }
     }
 
@@ -325,8 +336,11 @@ impl<'a> Reading<'a> {
 
     fn address(&self, w: Word<'_>) -> R<Address> {
         let number = |s: &str| -> Option<(bool, u128)> {
-            let four = s.parse::<Ipv4Addr>().map(|a| (false, u128::from(u32::from(a))));
-            four.or_else(|_| s.parse::<Ipv6Addr>().map(|a| (true, u128::from(a)))).ok()
+            let four = s
+                .parse::<Ipv4Addr>()
+                .map(|a| (false, u128::from(u32::from(a))));
+            four.or_else(|_| s.parse::<Ipv6Addr>().map(|a| (true, u128::from(a))))
+                .ok()
         };
         let no = |what: String| {
             let hint = "as in 10.0.0.1, 10.0.0.0/8, 10.0.0.1-10.0.0.9, 2001:db8::/32".to_string();
@@ -337,12 +351,18 @@ impl<'a> Reading<'a> {
             let (six, value) = number(a).ok_or_else(none)?;
             let most = if six { 128u8 } else { 32 };
             let len = len.parse::<u8>().ok().filter(|n| *n <= most);
-            let len = len.ok_or_else(|| no(format!("`{}`: a prefix is at most {most} bits long", w.text)))?;
+            let len = len.ok_or_else(|| {
+                no(format!(
+                    "`{}`: a prefix is at most {most} bits long",
+                    w.text
+                ))
+            })?;
             let set = ValueSet::prefix(value, len, most);
             return Ok(Address { six, set });
         }
         if let Some((a, b)) = w.text.split_once('-') {
-            let ((six, lo), (other, hi)) = (number(a).ok_or_else(none)?, number(b).ok_or_else(none)?);
+            let ((six, lo), (other, hi)) =
+                (number(a).ok_or_else(none)?, number(b).ok_or_else(none)?);
             if six != other || lo > hi {
                 return Err(no(format!("`{}` is no range of addresses", w.text)));
             }
@@ -392,7 +412,11 @@ impl Asked {
     /// The questions that together are this one: about IPv4 or IPv6 (both where no address says which), about what is
     /// sent to an address and what is delivered to it. `outputs`: all ports where packets leave.
     pub fn questions(&self, outputs: &[String]) -> Vec<Question> {
-        let six = [&self.to, &self.source].into_iter().flatten().map(|a| a.six).next();
+        let six = [&self.to, &self.source]
+            .into_iter()
+            .flatten()
+            .map(|a| a.six)
+            .next();
         let versions = six.map_or(vec![false, true], |s| vec![s]);
         let ways = match (&self.to, self.sent, self.delivered) {
             (None, ..) => vec![true],
@@ -426,7 +450,11 @@ impl Asked {
         let protocol = self.protocol.clone().or(ports.then_some(both));
         let say = |to: &mut Conditions, f: Field, v: Option<ValueSet>| to.extend(v.map(|v| (f, v)));
         say(&mut q.sent, Field::Protocol, protocol);
-        say(&mut q.sent, Field::Source, self.source.clone().map(|a| a.set));
+        say(
+            &mut q.sent,
+            Field::Source,
+            self.source.clone().map(|a| a.set),
+        );
         say(&mut q.sent, Field::SourcePort, self.source_port.clone());
         let target = if sent { &mut q.sent } else { &mut q.delivered };
         say(target, Field::Destination, self.to.clone().map(|a| a.set));
@@ -456,32 +484,61 @@ mod tests {
     fn questions_are_understood() {
         let a = asked("can wan reach 10.1.0.0/16 port 22?");
         assert_eq!(a.from, ["wan"]);
-        assert_eq!(a.to.as_ref().map(|t| t.set.clone()), Some(ValueSet::range(0x0a01_0000, 0x0a01_ffff)));
+        assert_eq!(
+            a.to.as_ref().map(|t| t.set.clone()),
+            Some(ValueSet::range(0x0a01_0000, 0x0a01_ffff))
+        );
         assert_eq!(a.port, Some(ValueSet::one(22)));
         let all = a.questions(&ports());
         assert_eq!(all.len(), 2, "sent, delivered");
         assert_eq!(all[0].to, ["lan"]);
         assert_eq!(all[0].delivered, []);
-        assert_eq!(all[1].sent, [(Field::Protocol, ValueSet::from_intervals([(6, 6), (17, 17)]))]);
-        let a = asked("can lan or wan send to 2001:db8::1 udp port 53, 1000-1999 and source port 7 source 2001:db8::/32");
+        assert_eq!(
+            all[1].sent,
+            [(
+                Field::Protocol,
+                ValueSet::from_intervals([(6, 6), (17, 17)])
+            )]
+        );
+        let a = asked(
+            "can lan or wan send to 2001:db8::1 udp port 53, 1000-1999 and source port 7 source 2001:db8::/32",
+        );
         assert_eq!((a.from.len(), a.sent, a.delivered), (2, true, false));
-        assert_eq!(a.port, Some(ValueSet::from_intervals([(53, 53), (1000, 1999)])));
+        assert_eq!(
+            a.port,
+            Some(ValueSet::from_intervals([(53, 53), (1000, 1999)]))
+        );
         assert_eq!(a.source_port, Some(ValueSet::one(7)));
         assert!(a.questions(&ports()).iter().all(|q| q.six));
         let a = asked("can any reach lan over icmp");
         assert_eq!(a.questions(&ports()).len(), 4, "two ports, two versions");
-        assert_eq!(asked("can wan reach anything, tcp, to 10.0.0.1-10.0.0.9 at lan").at, ["lan"]);
+        assert_eq!(
+            asked("can wan reach anything, tcp, to 10.0.0.1-10.0.0.9 at lan").at,
+            ["lan"]
+        );
     }
 
     #[test]
     fn errors_say_where() {
-        assert_eq!(wrong("can wann reach lan?"), (5, "`wann` is no port of the chain".into()));
+        assert_eq!(
+            wrong("can wann reach lan?"),
+            (5, "`wann` is no port of the chain".into())
+        );
         assert_eq!(wrong("can wan touch lan?").0, 9);
-        assert_eq!(wrong("can wan reach 10.0.0.0/33").1, "`10.0.0.0/33`: a prefix is at most 32 bits long");
+        assert_eq!(
+            wrong("can wan reach 10.0.0.0/33").1,
+            "`10.0.0.0/33`: a prefix is at most 32 bits long"
+        );
         assert_eq!(wrong("can wan reach 10.0.0.1 port 99999").0, 29);
         assert_eq!(wrong("can wan reach 10.0.0.1 port").1, "expected a number");
-        assert_eq!(wrong("can wan reach 10.0.0.1 quickly").1, "`quickly` is no condition");
-        assert_eq!(wrong("can wan reach 10.0.0.1 port 1 port 2").1, "`port` was said before");
+        assert_eq!(
+            wrong("can wan reach 10.0.0.1 quickly").1,
+            "`quickly` is no condition"
+        );
+        assert_eq!(
+            wrong("can wan reach 10.0.0.1 port 1 port 2").1,
+            "`port` was said before"
+        );
         assert_eq!(wrong("can wan reach").1, "what is to be reached?");
         assert!(read("can wan reach 10.0.0.1 source ::1", &ports(), &ports()).is_err());
         assert!(read("", &ports(), &ports()).is_err());

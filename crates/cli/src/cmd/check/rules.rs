@@ -70,6 +70,10 @@ pub fn check(chain: &Chain, graph: &mut Graph, quiet: bool) -> Checked {
             continue;
         }
         let begun = Instant::now();
+        let groups = groups(chain, &element, &rows);
+        if groups.is_empty() {
+            continue;
+        }
         let worlds = match list::of_element(&chain.graph, at) {
             Ok(w) => w,
             Err(e) => {
@@ -77,10 +81,11 @@ pub fn check(chain: &Chain, graph: &mut Graph, quiet: bool) -> Checked {
                 continue;
             }
         };
-        let groups = groups(chain, &element, &rows);
         let mut progress = Progress::new(groups.len() as u64, quiet);
         let findings = look(&worlds, &groups, &mut |n| {
-            progress.at(n as u64, || format!("rules of {}", thousands(groups.len() as u64)));
+            progress.at(n as u64, || {
+                format!("rules of {}", thousands(groups.len() as u64))
+            });
             true
         });
         progress.finish();
@@ -88,7 +93,10 @@ pub fn check(chain: &Chain, graph: &mut Graph, quiet: bool) -> Checked {
         out.lists.push(List {
             element,
             also: Vec::new(),
-            rows: rows.into_iter().filter_map(|r| Some((r.argument?, r))).collect(),
+            rows: rows
+                .into_iter()
+                .filter_map(|r| Some((r.argument?, r)))
+                .collect(),
             findings,
             ip: worlds.first().is_some_and(|w| w.world != World::Frames),
             seconds: begun.elapsed().as_secs_f64(),
@@ -102,7 +110,11 @@ pub fn check(chain: &Chain, graph: &mut Graph, quiet: bool) -> Checked {
 fn groups(chain: &Chain, element: &str, rows: &[Row]) -> Vec<Vec<usize>> {
     let (nf, local) = element.split_once('/').unwrap_or(("", element));
     let listed = chain.functions.iter().find(|f| f.name == nf);
-    let listed: Vec<_> = listed.map_or(&[][..], |f| &f.rules).iter().filter(|r| r.element == local).collect();
+    let listed: Vec<_> = listed
+        .map_or(&[][..], |f| &f.rules)
+        .iter()
+        .filter(|r| r.element == local)
+        .collect();
     if listed.is_empty() {
         let rules = rows.iter().filter(|r| !r.policy).filter_map(|r| r.argument);
         return rules.map(|a| vec![a]).collect();
@@ -182,7 +194,9 @@ impl List {
                 "verdict": r.verdict,
                 "policy": r.policy,
             }),
-            None => json!({ "argument": argument, "policy": true, "text": "no rule fits", "verdict": "deny" }),
+            None => {
+                json!({ "argument": argument, "policy": true, "text": "no rule fits", "verdict": "deny" })
+            }
         }
     }
 
@@ -213,7 +227,12 @@ impl List {
         };
         let (n, found) = (self.findings.looked as u64, self.findings.all.len());
         let count = |k: Kind| self.findings.all.iter().filter(|f| f.kind == k).count();
-        let kinds = [Kind::NeverMatches, Kind::Contradicted, Kind::Shadowed, Kind::Redundant];
+        let kinds = [
+            Kind::NeverMatches,
+            Kind::Contradicted,
+            Kind::Shadowed,
+            Kind::Redundant,
+        ];
         let told: Vec<String> = (kinds.into_iter().map(|k| (count(k), k)))
             .filter(|(n, _)| *n > 0)
             .map(|(n, k)| format!("{} {}", thousands(n as u64), k.name()))
@@ -233,7 +252,10 @@ impl List {
             self.print_one(f);
         }
         if found > most {
-            crate::say!("  ... and {} more (--all, --json)", thousands((found - most) as u64));
+            crate::say!(
+                "  ... and {} more (--all, --json)",
+                thousands((found - most) as u64)
+            );
         }
         if !self.findings.unknown.is_empty() {
             let first: Vec<String> = (self.findings.unknown.iter().take(NAMED))
@@ -257,12 +279,18 @@ impl List {
         crate::say!("  {rule}");
         let says = match (f.kind, f.behind) {
             (Kind::NeverMatches, _) => "never matches: no packet is what it asks for",
-            (Kind::Contradicted, _) => "never decides: rules before it take all its packets, and do the opposite",
+            (Kind::Contradicted, _) => {
+                "never decides: rules before it take all its packets, and do the opposite"
+            }
             (Kind::Shadowed, _) => {
                 "never decides: rules before it take all its packets; some do the same, some the opposite"
             }
-            (Kind::Redundant, false) => "never decides: rules before it take all its packets, and do the same",
-            (Kind::Redundant, true) => "is not needed: without it, rules behind it would do the same with all its packets",
+            (Kind::Redundant, false) => {
+                "never decides: rules before it take all its packets, and do the same"
+            }
+            (Kind::Redundant, true) => {
+                "is not needed: without it, rules behind it would do the same with all its packets"
+            }
         };
         crate::say!("    {says}");
         for b in f.by.iter().take(NAMED) {
