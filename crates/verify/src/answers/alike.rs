@@ -384,7 +384,10 @@ impl<'a> Terms<'a> {
             }
             (
                 End::Punt {
-                    elem, port, image, ..
+                    elem,
+                    port,
+                    image,
+                    cause,
                 },
                 End::Punt {
                     elem: e2,
@@ -397,7 +400,7 @@ impl<'a> Terms<'a> {
                 match same && self.same_onwards(*elem, *e2) {
                     true => None,
                     false => Some(Like::Unknown(format!(
-                        "the reference graph takes over at {}, and goes on differently",
+                        "{cause}: the reference graph takes over at {}, and goes on differently",
                         self.name(*elem)
                     ))),
                 }

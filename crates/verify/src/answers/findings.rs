@@ -330,23 +330,29 @@ impl<'a> Look<'a> {
                     _ => return Said::Nothing,
                 }
             }
-            for j in same {
-                let Some(both) = both(cube, self.filter(*w, j)).filter(|_| by.len() < MAX_BY)
-                else {
-                    continue;
-                };
-                let before = self.before(*w, &both, j, rule);
-                if self.exists(*w, &both, &before).found() {
-                    by.extend(of.get(j));
-                    if shown.is_none() {
-                        // the rule itself decides now
-                        shown = self.frame(*w, &both, &before, *l);
-                    }
-                }
+            // who would decide, one after the other, until nothing is left for others
+            let mut known = self.before(*w, cube, *l, rule);
+            let own = |i: usize| of.get(i) == Some(&Some(rule));
+            while by.len() < MAX_BY
+                && let Some(frame) = self.frame(*w, cube, &known, *l)
+                && let Some((j, true)) = list.first(&frame, &own)
+            {
+                by.extend(of.get(j));
+                known.push(j);
+                shown = shown.or(Some(frame));
+            }
+            if by.is_empty() {
+                by.extend(same.first().and_then(|j| of.get(*j)));
             }
         }
         // who ends a list with `deny all` says what would happen anyway, and means to
-        if by.iter().all(Option::is_none) {
+        let policy = |w: &Who| w.is_none_or(|n| n as usize >= self.rules.len());
+        let frames = |w: usize| self.worlds.get(w).is_some_and(|w| w.world == World::Frames);
+        let all = |(w, l): &(usize, usize)| {
+            // fragments are told apart everywhere
+            self.filter(*w, *l).0.len() <= usize::from(!frames(*w))
+        };
+        if by.iter().all(Option::is_none) || by.iter().all(policy) && mine.iter().all(all) {
             return Said::Nothing;
         }
         f.behind = true;

@@ -442,17 +442,23 @@ fn in_world(mut f: Filter, world: World) -> Option<Filter> {
 }
 
 impl List {
-    /// The first line that a frame's filters fit, and whether that is certain.
+    /// The first line that a frame fits, and whether that is certain.
     pub fn decides(&self, frame: &[u8]) -> Option<(usize, bool)> {
+        self.first(frame, &|_| false)
+    }
+
+    /// The same, some lines left out.
+    pub fn first(&self, frame: &[u8], without: &dyn Fn(usize) -> bool) -> Option<(usize, bool)> {
         let seen = crate::generate::read::Seen::arrive(frame, 0);
         let mut certain = true;
         for (i, l) in self.lines.iter().enumerate() {
-            let fits = self.filters.get(i).is_some_and(|f| seen.fits(f).is_ok());
-            match (fits, l.exact) {
-                (true, true) => return Some((i, certain)),
-                (true, false) => certain = false,
-                _ => {}
+            if without(i) || self.filters.get(i).is_none_or(|f| seen.fits(f).is_err()) {
+                continue;
             }
+            if l.exact {
+                return Some((i, certain));
+            }
+            certain = false;
         }
         None
     }
