@@ -31,7 +31,12 @@ pub struct Told {
 impl Told {
     /// An element's argument, or the element.
     pub fn of(spec: &GraphSpec, o: &Origin) -> Told {
-        let loc = program::location(spec, o);
+        let mut loc = program::location(spec, o);
+        // the chain that a rule file stands for is in no file: what it says is what happens where no rule fits
+        if let Some(name) = loc.file.strip_prefix(subject::FIREWALL) {
+            loc.file = name.trim_end_matches(')').into();
+            (loc.line, loc.column) = (0, 0);
+        }
         let e = spec.elements.get(o.elem.0 as usize);
         let arg = o.arg.and_then(|a| e?.args.get(a as usize));
         Told {
@@ -53,7 +58,8 @@ impl Told {
     /// `file:line`, or the element where that is not known.
     pub fn place(&self) -> String {
         match self.line {
-            0 => self.element.clone(),
+            0 if self.text.is_empty() => self.element.clone(),
+            0 => format!("{} where no rule fits:", self.file),
             n => format!("{}:{n}", self.file),
         }
     }

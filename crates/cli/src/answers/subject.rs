@@ -18,6 +18,9 @@ use std::time::Duration;
 /// When packets arrive that are shown.
 const AT: Timestamp = Timestamp::from_secs(1_000);
 
+/// How the chain that a rule file stands for is called.
+pub const FIREWALL: &str = "(a firewall of ";
+
 /// A chain, ready to be asked about.
 pub struct Subject {
     /// As it was named.
@@ -57,7 +60,7 @@ fn firewall(name: &str) -> Result<Chain, ChainError> {
     let text = format!(
         "functions:\n  fw:\n    firewall:\n      rules-file: {file}\nports:\n  inside: fw[0]\n  outside: fw[1]\n"
     );
-    let shown = format!("(a firewall of {name})");
+    let shown = format!("{FIREWALL}{name})");
     onefold_chain::load_text(&text, &shown, &[], &mut Reader::new(dir))
 }
 

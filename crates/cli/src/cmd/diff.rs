@@ -167,14 +167,19 @@ impl Both {
         (one(&self.old), one(&self.new))
     }
 
-    fn filters(&self, c: &Change) -> Vec<String> {
+    /// Filters of its packets, and what of them others take.
+    fn filters(&self, c: &Change) -> (Vec<String>, Vec<String>) {
         let p = &self.old.program;
         let Some(stage) = p.stages.get(c.old.stage) else {
-            return Vec::new();
+            return (Vec::new(), Vec::new());
         };
-        let words = Words::for_stage(p, stage);
+        let mut words = Words::for_stage(p, stage);
         let one = |f: &onefold_synth::program::Filter| words.with(f).filter(f);
-        c.filters.iter().map(one).collect()
+        let filters = c.filters.iter().map(one).collect();
+        if let Some(f) = c.filters.first() {
+            words = words.with(f);
+        }
+        (filters, c.except.iter().map(|f| words.filter(f)).collect())
     }
 
     fn change(&self, c: &Change, sides: (&Side<'_>, &Side<'_>)) -> Result<Value> {
@@ -184,10 +189,12 @@ impl Both {
                 "rules": s.rules(d).iter().map(Told::json).collect::<Vec<_>>(),
             })
         };
+        let (class, except) = self.filters(c);
         let mut v = json!({
             "port": c.port,
             "what": what(&c.what),
-            "class": self.filters(c),
+            "class": class,
+            "except": except,
             "pairs": c.pairs,
             "before": side(sides.0, &c.old),
             "after": side(sides.1, &c.new),
@@ -314,12 +321,18 @@ impl Both {
             format!("{number}. ")
         };
         crate::say!("\n{head}packets that come in at {}: {what}", c.port);
-        let filters = self.filters(c);
+        let (filters, except) = self.filters(c);
         for f in filters.iter().take(PARTS) {
             crate::say!("   with {f}");
         }
         if c.pairs > PARTS.min(filters.len()) {
             crate::say!("   ... {} filters in all", c.pairs);
+        }
+        for f in except.iter().take(PARTS) {
+            crate::say!("   but not {f}");
+        }
+        if except.len() > PARTS {
+            crate::say!("   ... and not what more rules take before");
         }
         for (word, side, does) in [("before", sides.0, &c.old), ("after ", sides.1, &c.new)] {
             crate::say!("   {word} {}", side.outcome(does));

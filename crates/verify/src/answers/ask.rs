@@ -256,12 +256,10 @@ pub fn ask(c: &Compared<'_>, q: &Question, go_on: &mut dyn FnMut() -> bool) -> A
                     }
                 }
                 End::Drop { .. } if by.len() < MAX_RULES && !r.origin.is_empty() => {
-                    let last = r
-                        .origin
-                        .iter()
-                        .rev()
-                        .find(|o| o.arg.is_some())
-                        .or(r.origin.last());
+                    // what a packet is decides at a Classifier, what the operator wants elsewhere
+                    let own =
+                        |o: &&Origin| o.arg.is_some() && c.graph.class(o.elem) != "Classifier";
+                    let last = r.origin.iter().rev().find(own);
                     if !reach.ask(i, j, &r.filter).is_never() {
                         state |= binds;
                         by.extend(last);

@@ -66,8 +66,10 @@ pub struct Change {
     pub old: Does,
     /// What the new one does.
     pub new: Does,
-    /// Filters of its packets, in terms of the old program's stage; less what rules before those that decide take.
+    /// Filters of its packets, in terms of the old program's stage; at most 16.
     pub filters: Vec<Filter>,
+    /// What rules before those that decide take of them: what these ask beyond the filter; at most 16.
+    pub except: Vec<Filter>,
     /// Pairs of rules in all.
     pub pairs: usize,
     /// A frame that both graphs, as they begin, treat differently.
@@ -319,6 +321,7 @@ fn stages(
                 old: does(a, key.1),
                 new: does(b, key.3),
                 filters: Vec::new(),
+                except: Vec::new(),
                 pairs: 0,
                 frame: None,
             },
@@ -330,6 +333,9 @@ fn stages(
         let filters = &mut class.change.filters;
         let cube = (x.get(d.old).zip(y.get(d.new))).and_then(|(f, g)| both(&widths, f, g));
         if let Some(cube) = cube.filter(|c| filters.len() < MAX_RULES && !filters.contains(c)) {
+            for (list, until) in [(&x, d.old), (&y, d.new)] {
+                excepted(&mut class.change.except, &cube, list, until);
+            }
             filters.push(cube);
         }
         if class.parts.len() < PARTS {
@@ -337,6 +343,22 @@ fn stages(
         }
     }
     (classes.into_values().collect(), next)
+}
+
+/// Notes what the first lines of a list take of a filter's packets.
+fn excepted(to: &mut Vec<Filter>, cube: &Filter, list: &Lines, until: usize) {
+    for i in list.overlapping(cube, until) {
+        let Some(f) = list.get(i).filter(|_| to.len() < MAX_RULES) else {
+            return;
+        };
+        let beyond =
+            f.0.iter()
+                .filter(|(d, s)| cube.get(*d).is_none_or(|c| !c.is_subset(s)));
+        let f = Filter(beyond.cloned().collect());
+        if !to.contains(&f) {
+            to.push(f);
+        }
+    }
 }
 
 fn does(stage: StageId, action: u32) -> Does {

@@ -9,8 +9,8 @@ use crate::generate::index::Index;
 use onefold_synth::Program;
 use onefold_synth::program::{Dim, Filter};
 
-/// Filters that one question may look at while a gap is sought.
-const GAP_WORK: usize = 400_000;
+/// So many times all filters are looked at for a gap between them, at most.
+const GAP_LOOKS: usize = 6;
 /// Steps of one question that takes filters away, each of which looks at up to [`PER_STEP`] of them.
 const STEPS: usize = 60_000;
 
@@ -102,7 +102,7 @@ pub fn exists(
     let mut gap = Gap {
         width: &width,
         tightened: &|f| tightened(f, None),
-        work: GAP_WORK,
+        work: GAP_LOOKS * (earlier.len() + 1),
     };
     if gap.find(&cube, earlier, &mut offer) {
         return found.map_or(Exists::Unknown, Exists::Yes);
