@@ -311,15 +311,36 @@ impl<'a> Look<'a> {
             let cube = self.filter(*w, *l);
             let fate = self.fate(*w, *l);
             let of = &self.of[*w];
+            let own = |i: usize| of.get(i) == Some(&Some(rule));
             let mut later = list.filters.overlapping(cube, list.filters.len());
-            later.retain(|j| j > l && of.get(*j) != Some(&Some(rule)));
-            // what does something else decides most: the last one, which mostly takes everything, first
-            let (same, mut other): (Vec<usize>, Vec<usize>) = later
-                .iter()
-                .partition(|j| self.fate(*w, **j) == fate && list.lines[**j].exact);
-            if let Some(last) = other.pop() {
-                other.insert(0, last);
+            later.retain(|j| j > l && !own(*j));
+            let alike =
+                |j: usize| self.fate(*w, j) == fate && list.lines.get(j).is_some_and(|l| l.exact);
+            // packets first: who would decide about one that the rule decides about, then about one that is left, ...
+            let mut known = self.before(*w, cube, *l, rule);
+            let mut last = *l;
+            while by.len() < MAX_BY
+                && let Some(frame) = self.frame(*w, cube, &known, *l)
+                && let Some((j, certain)) = list.first(&frame, &mut later.iter().copied())
+            {
+                if !alike(j) {
+                    return Said::Nothing;
+                }
+                if !certain {
+                    break;
+                }
+                by.extend(of.get(j));
+                known.push(j);
+                last = last.max(j);
+                shown = shown.or(Some(frame));
             }
+            // nothing is left for lines behind those that would decide about everything
+            let until = match self.exists(*w, cube, &known).never() {
+                true => last,
+                false => usize::MAX,
+            };
+            let mut other: Vec<usize> = later.iter().copied().filter(|j| !alike(*j)).collect();
+            other.retain(|j| *j < until);
             for j in other {
                 let Some(both) = both(cube, self.filter(*w, j)) else {
                     continue;
@@ -330,19 +351,9 @@ impl<'a> Look<'a> {
                     _ => return Said::Nothing,
                 }
             }
-            // who would decide, one after the other, until nothing is left for others
-            let mut known = self.before(*w, cube, *l, rule);
-            let own = |i: usize| of.get(i) == Some(&Some(rule));
-            while by.len() < MAX_BY
-                && let Some(frame) = self.frame(*w, cube, &known, *l)
-                && let Some((j, true)) = list.first(&frame, &own)
-            {
-                by.extend(of.get(j));
-                known.push(j);
-                shown = shown.or(Some(frame));
-            }
             if by.is_empty() {
-                by.extend(same.first().and_then(|j| of.get(*j)));
+                let first = later.iter().find(|j| alike(**j));
+                by.extend(first.and_then(|j| of.get(*j)));
             }
         }
         // who ends a list with `deny all` says what would happen anyway, and means to
@@ -374,15 +385,15 @@ impl<'a> Look<'a> {
         let ok = w.world == World::Frames || usual_packet(&mut usual, w.six);
         let before: Vec<&Filter> = before.iter().map(|i| self.filter(world, *i)).collect();
         let mut rng = self.rng.clone();
+        let near = w.filters.overlapping(cube, w.filters.len());
         let mut tries = MAX_FRAMES;
         let mut frame = None;
         if ok {
             exists(&self.program, &usual, &before, &mut |part| {
                 tries = tries.saturating_sub(1);
-                frame = (self.maker.frame(part, &mut rng)).filter(|f| {
-                    w.decides(f)
-                        .is_some_and(|(i, certain)| certain && i == decides)
-                });
+                let first = |f: &Vec<u8>| w.first(f, &mut near.iter().copied());
+                frame = (self.maker.frame(part, &mut rng))
+                    .filter(|f| first(f) == Some((decides, true)));
                 frame.is_some() || tries == 0
             });
         }

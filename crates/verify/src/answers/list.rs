@@ -442,17 +442,18 @@ fn in_world(mut f: Filter, world: World) -> Option<Filter> {
 }
 
 impl List {
-    /// The first line that a frame fits, and whether that is certain.
-    pub fn decides(&self, frame: &[u8]) -> Option<(usize, bool)> {
-        self.first(frame, &|_| false)
-    }
-
-    /// The same, some lines left out.
-    pub fn first(&self, frame: &[u8], without: &dyn Fn(usize) -> bool) -> Option<(usize, bool)> {
+    /// The first of these lines, in ascending order, that a frame fits, and whether that is certain: no line before it
+    /// may take the frame, too.
+    pub fn first(
+        &self,
+        frame: &[u8],
+        lines: &mut dyn Iterator<Item = usize>,
+    ) -> Option<(usize, bool)> {
         let seen = crate::generate::read::Seen::arrive(frame, 0);
         let mut certain = true;
-        for (i, l) in self.lines.iter().enumerate() {
-            if without(i) || self.filters.get(i).is_none_or(|f| seen.fits(f).is_err()) {
+        for i in lines {
+            let Some(l) = self.lines.get(i) else { continue };
+            if self.filters.get(i).is_none_or(|f| seen.fits(f).is_err()) {
                 continue;
             }
             if l.exact {
