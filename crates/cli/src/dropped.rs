@@ -1,6 +1,7 @@
 //! Packets of captures that a chain drops, found by following all of them through the chain as it is written: which
 //! element drops each, why, and which rule decided.
 
+use crate::common::thousands;
 use crate::progress::Progress;
 use crate::runner;
 use anyhow::{Context, Result, bail};
@@ -9,7 +10,7 @@ use onefold_chain::Chain;
 use onefold_element::ElemId;
 use onefold_engine::{Graph, TraceStep};
 use onefold_packet::Timestamp;
-use std::path::Path;
+use std::path::PathBuf;
 
 /// A packet that was dropped, or a part of which was.
 pub struct Dropped {
@@ -105,24 +106,42 @@ fn why(steps: &[TraceStep]) -> Option<String> {
     Some(format!("{}: {reason}{by}", step.name))
 }
 
-/// Writes the packets that a chain drops to a capture (pcapng), with a comment each; says how many.
+/// What `--drops` goes with.
+///
+/// # Errors
+/// Packets come from elsewhere, or not as they are in captures.
+pub fn check(captures: bool, as_they_are: bool) -> Result<()> {
+    if !captures {
+        bail!(
+            "--drops is for captures; what a running chain drops: `onefold capture NAME --drop TEXT --out FILE`"
+        );
+    }
+    if !as_they_are {
+        bail!(
+            "--drops goes with one worker and with captures as they are; leave out --workers and --adapt"
+        );
+    }
+    Ok(())
+}
+
+/// Writes the packets that a chain drops, if there is to be such a file, to a capture (pcapng), with a comment each, and says how many.
 ///
 /// # Errors
 /// Something cannot be read or written.
 pub fn write(
-    (chain, graph): (&Chain, Graph),
+    file: &Option<PathBuf>,
+    (chain, graph): (&Chain, &Graph),
     inputs: &[(String, String)],
-    file: &Path,
-    limit: Option<u64>,
-    quiet: bool,
-) -> Result<u64> {
+    (limit, quiet): (Option<u64>, bool),
+) -> Result<()> {
+    let Some(file) = file else { return Ok(()) };
     if file.extension().is_none_or(|e| e != "pcapng") {
         bail!(
             "--drops {}: comments need pcapng; hint: a name that ends in .pcapng",
             file.display()
         );
     }
-    let mut replay = Replay::new(chain, graph, inputs)?;
+    let mut replay = Replay::new(chain, graph.fork(), inputs)?;
     let mut out = CaptureWriter::create_for(file, LinkType::ETHERNET)
         .with_context(|| format!("'{}'", file.display()))?;
     let mut progress = Progress::new(limit.unwrap_or(0), quiet);
@@ -137,7 +156,8 @@ pub fn write(
         }
     }
     progress.finish();
-    let written = out.frames();
+    let written = thousands(out.frames());
     out.finish()?;
-    Ok(written)
+    eprintln!("{written} packets that are dropped: {}", file.display());
+    Ok(())
 }

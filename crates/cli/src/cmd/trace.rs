@@ -1,11 +1,11 @@
 //! `onefold trace`: one packet, every decision.
 
+mod first_drop;
 mod live;
 mod text;
 
 use crate::answers::packet as told;
 use crate::common::{self, ChainArgs};
-use crate::dropped::Replay;
 use crate::program;
 use crate::progress::Busy;
 use crate::runner;
@@ -176,7 +176,7 @@ type Asked = (String, Frames, (Vec<u8>, Timestamp));
 fn packet(args: &Args, chain: &Chain) -> Result<Option<Asked>> {
     if let (Some(reason), Some((port, file))) = (&args.first_drop, &args.input) {
         let input = [(port.clone(), file.clone())];
-        let Some((n, why)) = first_drop(args, chain, &input, reason)? else {
+        let Some((n, why)) = first_drop::find(args, chain, &input, reason)? else {
             let what = match reason.as_str() {
                 "" => "no packet is dropped".to_string(),
                 r => format!("no packet is dropped for a reason with '{r}' in it"),
@@ -191,33 +191,6 @@ fn packet(args: &Args, chain: &Chain) -> Result<Option<Asked>> {
         return Ok(Some((port.clone(), before, (frame, at))));
     }
     one_packet(args, chain).map(Some)
-}
-
-/// The first packet that is dropped for such a reason: its number, and the reason.
-fn first_drop(
-    args: &Args,
-    chain: &Chain,
-    input: &[(String, String)],
-    reason: &str,
-) -> Result<Option<(u64, String)>> {
-    let options = BuildOptions {
-        seed: args.seed,
-        start: runner::first_time(input)?,
-        log: onefold_engine::Log::Discard,
-        ..Default::default()
-    };
-    // what is wrong with the chain is said where it is followed
-    let Ok(graph) = common::build(chain, &options) else {
-        return Ok(Some((1, String::new())));
-    };
-    let mut replay = Replay::new(chain, graph, input)?;
-    let _busy = Busy::new("looking for a packet that is dropped", args.json);
-    while let Some(dropped) = replay.next()? {
-        if let Some(d) = dropped.filter(|d| d.why.contains(reason)) {
-            return Ok(Some((d.number, d.why)));
-        }
-    }
-    Ok(None)
 }
 
 /// The packet that is named.

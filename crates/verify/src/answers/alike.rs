@@ -358,6 +358,69 @@ impl<'a> Terms<'a> {
         None
     }
 
+    fn punts_alike(&mut self, a: &End, b: &End) -> Option<Like> {
+        let (
+            End::Punt {
+                elem,
+                port,
+                image,
+                cause,
+            },
+            End::Punt {
+                elem: e2,
+                port: p2,
+                image: i2,
+                ..
+            },
+        ) = (a, b)
+        else {
+            return None;
+        };
+        let same = port == p2 && *image.as_ref() == self.image(i2);
+        if same && self.same_onwards(*elem, *e2) {
+            return None;
+        }
+        let name = self.name(*elem);
+        Some(Like::Unknown(format!(
+            "{cause}: the reference graph takes over at {name}, and goes on differently"
+        )))
+    }
+
+    fn asks_alike(
+        &mut self,
+        a: &End,
+        b: &End,
+        pairs: &mut Vec<(StageId, StageId)>,
+    ) -> Option<Like> {
+        let (
+            End::Ask {
+                elem,
+                port,
+                image,
+                outputs,
+                ..
+            },
+            End::Ask {
+                elem: e2,
+                port: p2,
+                image: i2,
+                outputs: o2,
+                ..
+            },
+        ) = (a, b)
+        else {
+            return None;
+        };
+        let own = self.own[0].get(elem.0 as usize) == self.own[1].get(e2.0 as usize);
+        if own && port == p2 && *image.as_ref() == self.image(i2) {
+            return self.nexts(outputs, o2, pairs);
+        }
+        let name = self.name(*elem);
+        Some(Like::Unknown(format!(
+            "{name} is asked, and is not the same, or is not asked the same"
+        )))
+    }
+
     fn ends_alike(
         &mut self,
         a: &End,
@@ -382,54 +445,8 @@ impl<'a> Terms<'a> {
                 let i2 = self.image(i2);
                 (!leaves_alike(image, &i2)).then_some(Like::Rewriting)
             }
-            (
-                End::Punt {
-                    elem,
-                    port,
-                    image,
-                    cause,
-                },
-                End::Punt {
-                    elem: e2,
-                    port: p2,
-                    image: i2,
-                    ..
-                },
-            ) => {
-                let same = port == p2 && *image.as_ref() == self.image(i2);
-                match same && self.same_onwards(*elem, *e2) {
-                    true => None,
-                    false => Some(Like::Unknown(format!(
-                        "{cause}: the reference graph takes over at {}, and goes on differently",
-                        self.name(*elem)
-                    ))),
-                }
-            }
-            (
-                End::Ask {
-                    elem,
-                    port,
-                    image,
-                    outputs,
-                    ..
-                },
-                End::Ask {
-                    elem: e2,
-                    port: p2,
-                    image: i2,
-                    outputs: o2,
-                    ..
-                },
-            ) => {
-                let own = self.own[0].get(elem.0 as usize) == self.own[1].get(e2.0 as usize);
-                match own && port == p2 && *image.as_ref() == self.image(i2) {
-                    true => self.nexts(outputs, o2, pairs),
-                    false => Some(Like::Unknown(format!(
-                        "{} is asked, and is not the same, or is not asked the same",
-                        self.name(*elem)
-                    ))),
-                }
-            }
+            (End::Punt { .. }, End::Punt { .. }) => self.punts_alike(a, b),
+            (End::Ask { .. }, End::Ask { .. }) => self.asks_alike(a, b, pairs),
             (
                 End::Write { image, next },
                 End::Write {

@@ -213,10 +213,6 @@ pub fn ask(c: &Compared<'_>, q: &Question, go_on: &mut dyn FnMut() -> bool) -> A
         .filter(|p| named(&q.from, p))
         .filter_map(|p| p.source)
         .collect();
-    let sinks: BTreeSet<ElemId> = (c.ports.iter())
-        .filter(|p| named(&q.to, p))
-        .flat_map(|p| p.sinks.iter().copied())
-        .collect();
     let packets = packets(q);
     if packets.is_empty() {
         return no(Vec::new());
@@ -231,45 +227,11 @@ pub fn ask(c: &Compared<'_>, q: &Question, go_on: &mut dyn FnMut() -> bool) -> A
         }
     }
     let (reach, punts) = reached(c, &program);
-    let mut candidates = Vec::new();
-    let (mut by, mut state): (Vec<Origin>, bool) = (Vec::new(), false);
-    for (i, stage) in program.stages.iter().enumerate() {
-        if reach.at(i).is_empty() {
-            continue;
-        }
-        for (j, r) in stage.rules.iter().enumerate() {
-            let Some(a) = stage.actions.get(r.action.0 as usize) else {
-                continue;
-            };
-            let binds = a.steps.iter().any(|s| matches!(s, Step::Bind { .. }));
-            match &a.end {
-                End::Output { sink, image } if sinks.contains(sink) => {
-                    if let Some(cube) = delivered(&program, a, image, &r.filter, q)
-                        && !reach.ask(i, j, &cube).is_never()
-                    {
-                        state |= binds;
-                        candidates.push(Candidate {
-                            stage: i,
-                            rule: j,
-                            cube,
-                        });
-                    }
-                }
-                End::Drop { .. } if by.len() < MAX_RULES && !r.origin.is_empty() => {
-                    // what a packet is decides at a Classifier, what the operator wants elsewhere
-                    let own =
-                        |o: &&Origin| o.arg.is_some() && c.graph.class(o.elem) != "Classifier";
-                    let last = r.origin.iter().rev().find(own);
-                    if !reach.ask(i, j, &r.filter).is_never() {
-                        state |= binds;
-                        by.extend(last);
-                    }
-                }
-                _ if binds && !state => state = !reach.ask(i, j, &r.filter).is_never(),
-                _ => {}
-            }
-        }
-    }
+    let Places {
+        candidates,
+        by,
+        state,
+    } = places(c, q, (&program, &reach));
     let answer = |answer| Answered { answer, state };
     let trial = Trial::new(c, q, &packets);
     for k in &candidates {
@@ -307,6 +269,62 @@ pub fn ask(c: &Compared<'_>, q: &Question, go_on: &mut dyn FnMut() -> bool) -> A
         open.insert("such packets may leave, but none was found that does".into());
     }
     answer(Answer::Unknown(open.into_iter().collect()))
+}
+
+/// Where packets of a question may leave, and who drops them.
+struct Places {
+    candidates: Vec<Candidate>,
+    by: Vec<Origin>,
+    /// Bindings decide about some.
+    state: bool,
+}
+
+/// Looks for them in all that can be reached.
+fn places(c: &Compared<'_>, q: &Question, (program, reach): (&Program, &Reach)) -> Places {
+    let sinks: BTreeSet<ElemId> = (c.ports.iter())
+        .filter(|p| q.to.contains(&p.name))
+        .flat_map(|p| p.sinks.iter().copied())
+        .collect();
+    // what a packet is decides at a Classifier, what the operator wants elsewhere
+    let own = |o: &&Origin| o.arg.is_some() && c.graph.class(o.elem) != "Classifier";
+    let mut out = Places {
+        candidates: Vec::new(),
+        by: Vec::new(),
+        state: false,
+    };
+    let stages = program.stages.iter().enumerate();
+    for (i, stage) in stages.filter(|(i, _)| !reach.at(*i).is_empty()) {
+        for (j, r) in stage.rules.iter().enumerate() {
+            let Some(a) = stage.actions.get(r.action.0 as usize) else {
+                continue;
+            };
+            let binds = a.steps.iter().any(|s| matches!(s, Step::Bind { .. }));
+            let comes = || !reach.ask(i, j, &r.filter).is_never();
+            match &a.end {
+                End::Output { sink, image } if sinks.contains(sink) => {
+                    if let Some(cube) = delivered(program, a, image, &r.filter, q)
+                        && !reach.ask(i, j, &cube).is_never()
+                    {
+                        out.state |= binds;
+                        out.candidates.push(Candidate {
+                            stage: i,
+                            rule: j,
+                            cube,
+                        });
+                    }
+                }
+                End::Drop { .. } if out.by.len() < MAX_RULES && !r.origin.is_empty() => {
+                    if comes() {
+                        out.state |= binds;
+                        out.by.extend(r.origin.iter().rev().find(own));
+                    }
+                }
+                _ if binds && !out.state => out.state = comes(),
+                _ => {}
+            }
+        }
+    }
+    out
 }
 
 /// What can be reached, and where packets are handed over to the reference graph. What is handed over may begin flows:

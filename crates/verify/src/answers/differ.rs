@@ -20,7 +20,7 @@ use onefold_element::ElemId;
 use onefold_engine::Graph;
 use onefold_packet::Timestamp;
 use onefold_synth::Program;
-use onefold_synth::program::{Filter, StageId};
+use onefold_synth::program::{Filter, Stage, StageId};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// Most classes that are told.
@@ -107,15 +107,14 @@ impl Differences {
     }
 }
 
-/// What a change is told by: stages, actions, and the changed rule's origin.
-type Key = (
-    StageId,
-    u32,
-    StageId,
-    u32,
-    bool,
-    Option<(ElemId, Option<u32>)>,
-);
+/// What a change of two stages is told by: their actions, and the origin of the rule that changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    old: u32,
+    new: u32,
+    by_old: bool,
+    origin: Option<(ElemId, Option<u32>)>,
+}
 
 /// A class, being found.
 struct Class {
@@ -197,7 +196,7 @@ pub fn differences(
                 .insert("the comparison was ended before all was compared".into());
             break;
         }
-        let (classes, next) = stages(&mut terms, a, b, &port, &mut out.unknown);
+        let (classes, next) = stages(&mut terms, (a, b), &port, &mut out.unknown);
         queue.extend(next.into_iter().map(|(a, b)| (a, b, port.clone())));
         let entry = old.program.entries.iter().any(|e| e.stage == a);
         for mut c in classes {
@@ -219,11 +218,62 @@ pub fn differences(
     out
 }
 
+/// Two stages, and what is known of their actions.
+struct Stages<'a> {
+    at: (StageId, StageId),
+    old: &'a Stage,
+    new: &'a Stage,
+    known: HashMap<(u32, u32), Like>,
+}
+
+impl Stages<'_> {
+    /// How the actions of two rules differ.
+    fn alike(&mut self, i: usize, j: usize, terms: &mut Terms<'_>) -> Like {
+        let (i, j) = (action(self.old, i), action(self.new, j));
+        let (old, new) = (
+            self.old.actions.get(i as usize),
+            self.new.actions.get(j as usize),
+        );
+        let found = self
+            .known
+            .entry((i, j))
+            .or_insert_with(|| match (old, new) {
+                (Some(a), Some(b)) => terms.alike(a, b),
+                _ => Like::Unknown("an action is not there".into()),
+            });
+        found.clone()
+    }
+
+    /// What a difference is told by; `by_old`: the rule that changed is the old list's.
+    fn key(&self, d: &Differing, by_old: bool) -> Key {
+        let rule = match by_old {
+            true => self.old.rules.get(d.old),
+            false => self.new.rules.get(d.new),
+        };
+        let last = rule.and_then(|r| {
+            r.origin
+                .iter()
+                .rev()
+                .find(|o| o.arg.is_some())
+                .or(r.origin.last())
+        });
+        Key {
+            old: action(self.old, d.old),
+            new: action(self.new, d.new),
+            by_old,
+            origin: last.map(|o| (o.elem, o.arg)),
+        }
+    }
+}
+
+fn action(s: &Stage, rule: usize) -> u32 {
+    s.rules.get(rule).map_or(u32::MAX, |r| r.action.0)
+}
+
 /// Compares two stages: classes that differ, and pairs of stages where packets go on.
 fn stages(
     terms: &mut Terms<'_>,
-    a: StageId,
-    b: StageId,
+    (a, b): (StageId, StageId),
     port: &str,
     unknown: &mut BTreeSet<String>,
 ) -> (Vec<Class>, BTreeSet<(StageId, StageId)>) {
@@ -235,30 +285,20 @@ fn stages(
     };
     let x = Lines::new(s.rules.iter().map(|r| r.filter.clone()).collect());
     let y = Lines::new(t.rules.iter().map(|r| terms.filter(&r.filter)).collect());
-    let mut known: HashMap<(u32, u32), Like> = HashMap::new();
-    let mut alike = |i: u32, j: u32, terms: &mut Terms<'_>| -> Like {
-        let entry = known.entry((i, j));
-        let found =
-            entry.or_insert_with(
-                || match (s.actions.get(i as usize), t.actions.get(j as usize)) {
-                    (Some(a), Some(b)) => terms.alike(a, b),
-                    _ => Like::Unknown("an action is not there".into()),
-                },
-            );
-        found.clone()
+    let mut both_of = Stages {
+        at: (a, b),
+        old: s,
+        new: t,
+        known: HashMap::new(),
     };
-    let action = |i: usize| s.rules.get(i).map_or(u32::MAX, |r| r.action.0);
-    let other = |j: usize| t.rules.get(j).map_or(u32::MAX, |r| r.action.0);
-    let aligned = {
-        let mut like =
-            |i: usize, j: usize| matches!(alike(action(i), other(j), terms), Like::Same(_));
-        align(&x, &y, &mut like)
-    };
-    let pairs: BTreeSet<(u32, u32)> = (aligned.common.iter())
-        .map(|(i, j)| (action(*i), other(*j)))
-        .collect();
-    for (i, j) in pairs {
-        if let Like::Same(list) = alike(i, j, terms) {
+    let aligned = align(&x, &y, &mut |i, j| {
+        matches!(both_of.alike(i, j, terms), Like::Same(_))
+    });
+    let mut seen = BTreeSet::new();
+    for (i, j) in &aligned.common {
+        if seen.insert((action(s, *i), action(t, *j)))
+            && let Like::Same(list) = both_of.alike(*i, *j, terms)
+        {
             next.extend(list);
         }
     }
@@ -271,21 +311,8 @@ fn stages(
         new: &y,
         exact: [&|_| true, &|_| true],
     };
-    let changed: BTreeSet<usize> = aligned.old.iter().copied().collect();
-    let origin = |old: bool, i: usize| {
-        let rule = if old { s.rules.get(i) } else { t.rules.get(i) };
-        let last = rule.and_then(|r| {
-            r.origin
-                .iter()
-                .rev()
-                .find(|o| o.arg.is_some())
-                .or(r.origin.last())
-        });
-        last.map(|o| (o.elem, o.arg))
-    };
-    let mut classes: BTreeMap<Key, Class> = BTreeMap::new();
-    let (mut places, mut order): (Vec<Key>, Vec<Differing>) = (Vec::new(), Vec::new());
-    let mut like = |i: usize, j: usize| match alike(action(i), other(j), terms) {
+    let mut found = Vec::new();
+    let mut like = |i: usize, j: usize| match both_of.alike(i, j, terms) {
         Like::Same(list) => {
             next.extend(list);
             true
@@ -293,56 +320,71 @@ fn stages(
         _ => false,
     };
     let whole = lists.differing(&aligned, &mut like, &mut |d| {
-        let by_old = changed.contains(&d.old);
-        let of = if by_old {
-            origin(true, d.old)
-        } else {
-            origin(false, d.new)
-        };
-        places.push((a, action(d.old), b, other(d.new), by_old, of));
-        order.push(d);
-        places.len() < 100 * MAX_CHANGES
+        found.push(d);
+        found.len() < 100 * MAX_CHANGES
     });
     if !whole {
         unknown.insert(format!(
             "a search among rules at {port} was ended by its bound"
         ));
     }
-    for (key, d) in places.into_iter().zip(order) {
-        let what = alike(key.1, key.3, terms);
+    let changed: BTreeSet<usize> = aligned.old.iter().copied().collect();
+    let mut classes: BTreeMap<Key, Class> = BTreeMap::new();
+    for d in found {
+        let what = both_of.alike(d.old, d.new, terms);
         if let Like::Unknown(why) = &what {
             unknown.insert(why.clone());
             continue;
         }
-        let class = classes.entry(key).or_insert_with(|| Class {
-            change: Change {
-                port: port.to_string(),
-                what,
-                old: does(a, key.1),
-                new: does(b, key.3),
-                filters: Vec::new(),
-                except: Vec::new(),
-                pairs: 0,
-                frame: None,
-            },
-            parts: Vec::new(),
-        });
-        class.change.pairs += 1;
-        note(&mut class.change.old.rules, d.old);
-        note(&mut class.change.new.rules, d.new);
-        let filters = &mut class.change.filters;
-        let cube = (x.get(d.old).zip(y.get(d.new))).and_then(|(f, g)| both(&widths, f, g));
-        if let Some(cube) = cube.filter(|c| filters.len() < MAX_RULES && !filters.contains(c)) {
-            for (list, until) in [(&x, d.old), (&y, d.new)] {
-                excepted(&mut class.change.except, &cube, list, until);
-            }
-            filters.push(cube);
-        }
-        if class.parts.len() < PARTS {
-            class.parts.push(d.part);
-        }
+        let key = both_of.key(&d, changed.contains(&d.old));
+        let class = classes
+            .entry(key)
+            .or_insert_with(|| Class::new(port, what, both_of.at, key));
+        class.add(d, (&widths, &x, &y));
     }
     (classes.into_values().collect(), next)
+}
+
+impl Class {
+    fn new(port: &str, what: Like, (a, b): (StageId, StageId), key: Key) -> Class {
+        let does = |stage: StageId, action: u32| Does {
+            stage: stage.0 as usize,
+            action: action as usize,
+            rules: Vec::new(),
+        };
+        let change = Change {
+            port: port.to_string(),
+            what,
+            old: does(a, key.old),
+            new: does(b, key.new),
+            filters: Vec::new(),
+            except: Vec::new(),
+            pairs: 0,
+            frame: None,
+        };
+        Class {
+            change,
+            parts: Vec::new(),
+        }
+    }
+
+    /// Adds a pair of rules.
+    fn add(&mut self, d: Differing, (p, x, y): (&Program, &Lines, &Lines)) {
+        let c = &mut self.change;
+        c.pairs += 1;
+        note(&mut c.old.rules, d.old);
+        note(&mut c.new.rules, d.new);
+        let cube = (x.get(d.old).zip(y.get(d.new))).and_then(|(f, g)| both(p, f, g));
+        if let Some(cube) = cube.filter(|f| c.filters.len() < MAX_RULES && !c.filters.contains(f)) {
+            for (list, until) in [(x, d.old), (y, d.new)] {
+                excepted(&mut c.except, &cube, list, until);
+            }
+            c.filters.push(cube);
+        }
+        if self.parts.len() < PARTS {
+            self.parts.push(d.part);
+        }
+    }
 }
 
 /// Notes what the first lines of a list take of a filter's packets.
@@ -358,14 +400,6 @@ fn excepted(to: &mut Vec<Filter>, cube: &Filter, list: &Lines, until: usize) {
         if !to.contains(&f) {
             to.push(f);
         }
-    }
-}
-
-fn does(stage: StageId, action: u32) -> Does {
-    Does {
-        stage: stage.0 as usize,
-        action: action as usize,
-        rules: Vec::new(),
     }
 }
 

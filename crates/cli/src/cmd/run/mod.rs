@@ -281,15 +281,12 @@ fn carry_out(args: &Args) -> Result<u8> {
         Err(code) => return Ok(code),
     };
     common::print_warnings(&graph);
-    if let Some(file) = &args.drops {
-        let of = (&chain, graph.fork());
-        let n = dropped::write(of, &inputs, file, args.limit, args.quiet)?;
-        eprintln!(
-            "{} packets that are dropped: {}",
-            common::thousands(n),
-            file.display()
-        );
-    }
+    dropped::write(
+        &args.drops,
+        (&chain, &graph),
+        &inputs,
+        (args.limit, args.quiet),
+    )?;
     let matchers = common::matchers(&mut graph);
     if !args.quiet {
         common::tell_matchers(&matchers);
@@ -477,16 +474,10 @@ fn check(args: &Args, captures: bool) -> Result<()> {
             "no packets come: --in PORT=FILE names a capture that arrives at a port, --port PORT=packet:IF an interface; hint: `onefold gen --for CHAIN --out FILE` makes one"
         );
     }
-    if args.drops.is_some() && (args.adapt || !args.workers.is_one()) {
-        anyhow::bail!(
-            "--drops goes with one worker and with captures as they are; leave out --workers and --adapt"
-        );
-    }
-    let device = args.ports.iter().any(|p| p.device().is_some());
-    if args.drops.is_some() && (device || !captures) {
-        anyhow::bail!(
-            "--drops is for captures; what a running chain drops: `onefold capture NAME --drop TEXT --out FILE`"
-        );
+    if args.drops.is_some() {
+        let devices = args.ports.iter().any(|p| p.device().is_some());
+        let as_they_are = !args.adapt && args.workers.is_one();
+        dropped::check(captures && !devices, as_they_are)?;
     }
     if args.groups.is_some() && !args.workers.is_range() {
         anyhow::bail!("--groups is for --workers MIN..MAX: with --workers N each worker is one");
