@@ -10,7 +10,7 @@ use onefold_chain::Chain;
 use onefold_element::ElemId;
 use onefold_engine::{Graph, TraceStep};
 use onefold_packet::Timestamp;
-use std::path::PathBuf;
+use std::path::Path;
 
 /// A packet that was dropped, or a part of which was.
 pub struct Dropped {
@@ -124,17 +124,16 @@ pub fn check(captures: bool, as_they_are: bool) -> Result<()> {
     Ok(())
 }
 
-/// Writes the packets that a chain drops, if there is to be such a file, to a capture (pcapng), with a comment each, and says how many.
+/// Writes the packets that a chain drops to a capture (pcapng), with a comment each, and says how many.
 ///
 /// # Errors
 /// Something cannot be read or written.
 pub fn write(
-    file: &Option<PathBuf>,
+    file: &Path,
     (chain, graph): (&Chain, &Graph),
     inputs: &[(String, String)],
     (limit, quiet): (Option<u64>, bool),
 ) -> Result<()> {
-    let Some(file) = file else { return Ok(()) };
     if file.extension().is_none_or(|e| e != "pcapng") {
         bail!(
             "--drops {}: comments need pcapng; hint: a name that ends in .pcapng",

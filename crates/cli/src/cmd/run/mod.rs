@@ -281,12 +281,7 @@ fn carry_out(args: &Args) -> Result<u8> {
         Err(code) => return Ok(code),
     };
     common::print_warnings(&graph);
-    dropped::write(
-        &args.drops,
-        (&chain, &graph),
-        &inputs,
-        (args.limit, args.quiet),
-    )?;
+    args.write_drops(&chain, &graph, &inputs)?;
     let matchers = common::matchers(&mut graph);
     if !args.quiet {
         common::tell_matchers(&matchers);
