@@ -189,7 +189,7 @@ impl<'a> Terms<'a> {
             return f.clone();
         }
         let mut all: Vec<_> = f.0.iter().map(|(d, s)| (self.dim(*d), s.clone())).collect();
-        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all.sort_by_key(|a| a.0);
         Filter(all)
     }
 

@@ -313,11 +313,9 @@ fn places(c: &Compared<'_>, q: &Question, (program, reach): (&Program, &Reach)) 
                         });
                     }
                 }
-                End::Drop { .. } if out.by.len() < MAX_RULES && !r.origin.is_empty() => {
-                    if comes() {
-                        out.state |= binds;
-                        out.by.extend(r.origin.iter().rev().find(own));
-                    }
+                End::Drop { .. } if out.by.len() < MAX_RULES && !r.origin.is_empty() && comes() => {
+                    out.state |= binds;
+                    out.by.extend(r.origin.iter().rev().find(own));
                 }
                 _ if binds && !out.state => out.state = comes(),
                 _ => {}

@@ -17,6 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const MAX_DECIDERS: usize = 4_000;
 /// Most rules that are named as reasons.
 const MAX_BY: usize = 16;
+/// Frames of a rule that are tried before anything is searched.
+const SAMPLES: usize = 4;
 /// Most parts of a set for which a frame is sought.
 const MAX_FRAMES: usize = 64;
 
@@ -227,6 +229,10 @@ impl<'a> Look<'a> {
         }
         let mut alive = false;
         for (w, l) in &possible {
+            if !self.samples(*w, *l).is_empty() {
+                alive = true;
+                break;
+            }
             let cube = self.filter(*w, *l);
             let earlier = self.before(*w, cube, *l, rule);
             match self.exists(*w, cube, &earlier) {
@@ -316,31 +322,21 @@ impl<'a> Look<'a> {
             later.retain(|j| j > l && !own(*j));
             let alike =
                 |j: usize| self.fate(*w, j) == fate && list.lines.get(j).is_some_and(|l| l.exact);
-            // packets first: who would decide about one that the rule decides about, then about one that is left, ...
-            let mut known = self.before(*w, cube, *l, rule);
-            let mut last = *l;
-            while by.len() < MAX_BY
-                && let Some(frame) = self.frame(*w, cube, &known, *l)
-                && let Some((j, certain)) = list.first(&frame, &mut later.iter().copied())
-            {
-                if !alike(j) {
-                    return Said::Nothing;
+            // packets first: who would decide about those that the rule decides about?
+            for frame in self.samples(*w, *l) {
+                match list.first(&frame, &mut later.iter().copied()) {
+                    Some((j, _)) if !alike(j) => return Said::Nothing,
+                    Some((j, true)) => {
+                        by.extend(of.get(j));
+                        shown = shown.or(Some(frame));
+                    }
+                    _ => {}
                 }
-                if !certain {
-                    break;
-                }
-                by.extend(of.get(j));
-                known.push(j);
-                last = last.max(j);
-                shown = shown.or(Some(frame));
             }
-            // nothing is left for lines behind those that would decide about everything
-            let until = match self.exists(*w, cube, &known).never() {
-                true => last,
-                false => usize::MAX,
-            };
-            let mut other: Vec<usize> = later.iter().copied().filter(|j| !alike(*j)).collect();
-            other.retain(|j| *j < until);
+            // nothing is left for lines behind one that would take everything
+            let covers = |j: &&usize| alike(**j) && self.filter(*w, **j).covers(cube);
+            let until = later.iter().find(covers).copied().unwrap_or(usize::MAX);
+            let other = later.iter().copied().filter(|j| *j < until && !alike(*j));
             for j in other {
                 let Some(both) = both(cube, self.filter(*w, j)) else {
                     continue;
@@ -350,6 +346,15 @@ impl<'a> Look<'a> {
                     Exists::No => {}
                     _ => return Said::Nothing,
                 }
+            }
+            self.deciders((*w, *l), rule, &later, &mut by, &mut shown);
+            if shown.is_none() {
+                let before = self.before(*w, cube, *l, rule);
+                shown = self.frame(*w, cube, &before, *l);
+                let next = shown
+                    .as_ref()
+                    .and_then(|f| list.first(f, &mut later.iter().copied()));
+                by.extend(next.and_then(|(j, _)| of.get(j)));
             }
             if by.is_empty() {
                 let first = later.iter().find(|j| alike(**j));
@@ -370,6 +375,51 @@ impl<'a> Look<'a> {
         f.frame = shown;
         self.named(&mut f, by);
         Said::Found(f)
+    }
+
+    /// Adds lines that would decide about packets of a line, where no packet has told of one that the operator wrote.
+    fn deciders(
+        &self,
+        (w, l): (usize, usize),
+        rule: u32,
+        later: &[usize],
+        by: &mut BTreeSet<Who>,
+        shown: &mut Option<Vec<u8>>,
+    ) {
+        let of = |j: usize| self.of.get(w).and_then(|o| o.get(j)).copied().flatten();
+        if by.iter().any(Option::is_some) {
+            return;
+        }
+        for j in later.iter().copied().filter(|j| of(*j).is_some()) {
+            let Some(both) = both(self.filter(w, l), self.filter(w, j)) else {
+                continue;
+            };
+            let before = self.before(w, &both, j, rule);
+            if self.exists(w, &both, &before).found() {
+                by.insert(of(j));
+                let frame = self.frame(w, &both, &before, l);
+                *shown = frame.or_else(|| shown.take());
+                return;
+            }
+        }
+    }
+
+    /// Frames about which a line decides, found by trying some that fit it.
+    fn samples(&self, world: usize, line: usize) -> Vec<Vec<u8>> {
+        let (Some(w), mut cube) = (self.worlds.get(world), self.filter(world, line).clone()) else {
+            return Vec::new();
+        };
+        if w.world != World::Frames && !usual_packet(&mut cube, w.six) {
+            return Vec::new();
+        }
+        let near = w.filters.overlapping(&cube, line + 1);
+        let mut rng = self.rng.clone();
+        let made = (0..SAMPLES).filter_map(|i| match i {
+            0 => self.maker.frame(&cube, &mut rng),
+            _ => self.maker.random_frame(&cube, &mut rng),
+        });
+        let decided = |f: &Vec<u8>| w.first(f, &mut near.iter().copied()) == Some((line, true));
+        made.filter(decided).collect()
     }
 
     /// A frame of the set that fits none of these lines, and about which `decides` is what decides.
