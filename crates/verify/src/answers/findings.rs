@@ -356,10 +356,6 @@ impl<'a> Look<'a> {
                     .and_then(|f| list.first(f, &mut later.iter().copied()));
                 by.extend(next.and_then(|(j, _)| of.get(j)));
             }
-            if by.is_empty() {
-                let first = later.iter().find(|j| alike(**j));
-                by.extend(first.and_then(|j| of.get(*j)));
-            }
         }
         // who ends a list with `deny all` says what would happen anyway, and means to
         let policy = |w: &Who| w.is_none_or(|n| n as usize >= self.rules.len());
