@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod account;
+mod answers;
 mod bench;
 mod cache;
 mod classifier;
@@ -13,6 +14,7 @@ mod common;
 mod control;
 mod counterexample;
 mod deploy;
+mod dropped;
 mod explain;
 mod gate;
 mod gen_live;
@@ -102,6 +104,10 @@ enum Command {
     Trace(cmd::trace::Args),
     /// Explains what a chain became: traffic classes, what is done to each, which rules made them, what is punted
     Explain(cmd::explain::Args),
+    /// Tells what two chains, or two rule files, do differently: classes of packets, not lines
+    Diff(cmd::diff::Args),
+    /// Answers whether packets can get somewhere: no, proved; or yes, with a packet and its way
+    Ask(cmd::ask::Args),
     /// Compares executions of a chain, packet by packet
     Verify(cmd::verify::Args),
     /// Measures what a packet costs in chains, beside what it costs to touch a packet at all
@@ -151,6 +157,8 @@ fn main() -> ExitCode {
         Command::Capture(a) => cmd::capture::run(&a),
         Command::Trace(a) => cmd::trace::run(&a),
         Command::Explain(a) => cmd::explain::run(&a),
+        Command::Diff(a) => cmd::diff::run(&a),
+        Command::Ask(a) => cmd::ask::run(&a),
         Command::Verify(a) => cmd::verify::run(&a),
         Command::Bench(a) => cmd::bench::run(&a),
         Command::Gen(a) => cmd::generate::run(&a),

@@ -32,6 +32,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod answers;
 pub mod compare;
 pub mod cubes;
 pub mod event;

@@ -1,5 +1,7 @@
 //! `onefold check`: everything that is wrong with a chain.
 
+mod rules;
+
 use crate::common::{self, ChainArgs};
 use anyhow::Result;
 use onefold_chain::{Chain, Diagnostic, OnCrash};
@@ -10,14 +12,29 @@ use onefold_engine::BuildOptions;
 #[command(
     after_help = "Warnings say what is surely not meant: rules that mix && and or without parentheses, rule files \
     without rules, unconnected outputs.\n\n\
+    --rules looks for rules that are surely not meant, in every list of rules of the chain (IPFilter, IPClassifier, \
+    Classifier, and what firewalls are made of):\n  \
+    never-matches   no packet is what the rule asks for\n  \
+    contradictory   rules before it take all its packets, and all do the opposite\n  \
+    shadowed        rules before it take all its packets; some do the same, some the opposite\n  \
+    redundant       without it the same would happen to every packet\n\
+    Each is proved, with the rules that make it so and a packet that shows it. It is said of packets that have their \
+    transport header and of later fragments; of IPv6, of packets without extension headers.\n\n\
     Examples:\n  \
     onefold check chain.yaml\n  \
-    onefold check isp-edge --set rules=my.rules\n\n\
-    Exit status: 0 the chain can be run, 2 it cannot."
+    onefold check isp-edge --set rules=my.rules\n  \
+    onefold check isp-edge --rules\n\n\
+    Exit status: 0 the chain can be run, and --rules finds nothing; 1 --rules finds something; 2 it cannot be run."
 )]
 pub struct Args {
     #[command(flatten)]
     chain: ChainArgs,
+    /// Looks for rules that never decide, or without which nothing would change
+    #[arg(long)]
+    rules: bool,
+    /// Prints all that --rules finds
+    #[arg(long, requires = "rules")]
+    all: bool,
     /// Prints one JSON object
     #[arg(long)]
     json: bool,
@@ -26,6 +43,7 @@ pub struct Args {
 /// Runs it.
 pub fn run(args: &Args) -> Result<u8> {
     let mut placed = Vec::new();
+    let mut checked = None;
     let (name, diagnostics, counts) = match args.chain.load() {
         Err(e) => (args.chain.chain.clone(), common::chain_error(&e), None),
         Ok(chain) => {
@@ -34,7 +52,10 @@ pub fn run(args: &Args) -> Result<u8> {
             ds.extend(segments(&chain, &mut placed));
             match common::build(&chain, &BuildOptions::default()) {
                 Err(_) if chain.native().is_some() => {}
-                Ok(g) => ds.extend(g.warnings().iter().map(common::engine_diagnostic)),
+                Ok(mut g) => {
+                    ds.extend(g.warnings().iter().map(common::engine_diagnostic));
+                    checked = args.rules.then(|| rules::check(&chain, &mut g, args.json));
+                }
                 Err(e) => ds.extend(e),
             }
             (chain.name, ds, Some(counts))
@@ -42,12 +63,16 @@ pub fn run(args: &Args) -> Result<u8> {
     };
     let ok = !diagnostics.iter().any(Diagnostic::is_error);
     if args.json {
-        common::print_json(&serde_json::json!({
+        let mut v = serde_json::json!({
             "ok": ok,
             "chain": name,
             "diagnostics": diagnostics.iter().map(common::diagnostic_json).collect::<Vec<_>>(),
             "processes": placed.iter().map(|(name, _)| name).collect::<Vec<_>>(),
-        }))?;
+        });
+        if let Some(c) = &checked {
+            (v["findings"], v["lists"]) = c.json();
+        }
+        common::print_json(&v)?;
     } else {
         common::print_diagnostics(&diagnostics);
         let errors = diagnostics.iter().filter(|d| d.is_error()).count();
@@ -64,7 +89,14 @@ pub fn run(args: &Args) -> Result<u8> {
             ),
         }
     }
-    Ok(if ok { common::HOLDS } else { common::BAD_INPUT })
+    if let (Some(c), false) = (&checked, args.json) {
+        c.print(&args.chain.chain, args.all);
+    }
+    Ok(match (ok, &checked) {
+        (false, _) => common::BAD_INPUT,
+        (true, Some(c)) => rules::status(c),
+        (true, None) => common::HOLDS,
+    })
 }
 
 /// What runs in which process, if functions run in several, and what is wrong with that.

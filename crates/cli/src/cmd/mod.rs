@@ -1,11 +1,13 @@
 //! The subcommands, one file each.
 
 pub mod aimed;
+pub mod ask;
 pub mod bench;
 pub mod burn;
 pub mod capture;
 pub mod check;
 pub mod click;
+pub mod diff;
 pub mod explain;
 mod findings;
 pub mod generate;

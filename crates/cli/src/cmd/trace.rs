@@ -1,8 +1,10 @@
 //! `onefold trace`: one packet, every decision.
 
+mod first_drop;
 mod live;
 mod text;
 
+use crate::answers::packet as told;
 use crate::common::{self, ChainArgs};
 use crate::program;
 use crate::progress::Busy;
@@ -40,6 +42,7 @@ pub enum Mode {
     through a copy of it; they themselves go their way.\n\n\
     Examples:\n  \
     onefold trace isp-edge --in lan=lan.pcap#17\n  \
+    onefold trace isp-edge --in lan=lan.pcap --first-drop 'no route'\n  \
     onefold trace isp-edge --hex lan=0200000000010200000000020800450000...\n  \
     onefold trace --live isp-edge --port lan --filter 'udp && dst port 53' --count 3\n  \
     onefold trace --live --drop 'no route'",
@@ -50,14 +53,18 @@ pub struct Args {
     chain: ChainArgs,
     #[command(flatten)]
     live: live::LiveArgs,
-    /// Packet N (from 1) of a capture that arrives at a port
+    /// Packet N (from 1) of a capture that arrives at a port; without #N with --first-drop
     #[arg(
         long = "in",
-        value_name = "PORT=FILE#N",
+        value_name = "PORT=FILE[#N]",
         value_parser = common::port_file,
         required_unless_present_any = ["hex", "live"]
     )]
     input: Option<(String, String)>,
+    /// The first packet of the capture (--in PORT=FILE) that is dropped, and only if its element and reason have this
+    /// text in them
+    #[arg(long, value_name = "REASON", num_args = 0..=1, default_missing_value = "", requires = "input")]
+    first_drop: Option<String>,
     /// A frame in hexadecimal; without PORT it arrives at the chain's first port
     #[arg(long, value_name = "[PORT=]HEX", conflicts_with = "input")]
     hex: Option<String>,
@@ -91,7 +98,9 @@ pub fn run(args: &Args) -> Result<u8> {
     let Some(chain) = args.chain.load_or_print() else {
         return Ok(common::BAD_INPUT);
     };
-    let (port, before, (frame, at)) = packet(args, &chain)?;
+    let Some((port, before, (frame, at))) = packet(args, &chain)? else {
+        return Ok(common::HOLDS_NOT);
+    };
     let p = runner::find_port(&chain, &port, true)?;
     let source = ElemId(chain.ports[p].source.unwrap_or(0) as u32);
     let start = before.first().map_or(at, |(_, t)| *t);
@@ -161,7 +170,31 @@ pub fn run(args: &Args) -> Result<u8> {
 }
 
 /// The packet that is asked for: its port, the packets before it, and itself.
-fn packet(args: &Args, chain: &Chain) -> Result<(String, Frames, (Vec<u8>, Timestamp))> {
+type Asked = (String, Frames, (Vec<u8>, Timestamp));
+
+/// Finds it; `None`: no packet is dropped, which was said.
+fn packet(args: &Args, chain: &Chain) -> Result<Option<Asked>> {
+    if let (Some(reason), Some((port, file))) = (&args.first_drop, &args.input) {
+        let input = [(port.clone(), file.clone())];
+        let Some((n, why)) = first_drop::find(args, chain, &input, reason)? else {
+            let what = match reason.as_str() {
+                "" => "no packet is dropped".to_string(),
+                r => format!("no packet is dropped for a reason with '{r}' in it"),
+            };
+            crate::say!("{file}: {what}");
+            return Ok(None);
+        };
+        if !args.json {
+            crate::say!("packet {n} of {file} is dropped by {why}");
+        }
+        let (before, frame, at) = read_until(file, n)?;
+        return Ok(Some((port.clone(), before, (frame, at))));
+    }
+    one_packet(args, chain).map(Some)
+}
+
+/// The packet that is named.
+fn one_packet(args: &Args, chain: &Chain) -> Result<Asked> {
     Ok(match (&args.input, &args.hex) {
         (Some((port, spec)), _) => {
             let (file, n) = spec.rsplit_once('#').context("expected PORT=FILE#N; hint: which packet of the capture, from 1, as in lan=lan.pcap#1")?;
@@ -468,12 +501,13 @@ fn json(
         "chain": chain.name,
         "port": port,
         "packet": hex(frame),
+        "summary": told::line(frame),
         "steps": own,
         "program": stages,
         "punted_steps": steps(synthesized),
         "same": same,
         "truncated": reference.is_some_and(|f| f.truncated) || synthesized.is_some_and(|f| f.truncated),
-        "outputs": outs.iter().map(|(p, b)| serde_json::json!({"port": p, "packet": hex(b)})).collect::<Vec<_>>(),
+        "outputs": outs.iter().map(|(p, b)| serde_json::json!({"port": p, "packet": hex(b), "summary": told::line(b)})).collect::<Vec<_>>(),
     })
 }
 

@@ -4,11 +4,15 @@ use super::{Args, Mode, flow};
 use crate::common::ChainArgs;
 use crate::control::ControlArgs;
 use crate::deploy::VerifyArgs;
+use crate::dropped;
 use crate::live::Poll;
 use crate::log::LogArgs;
 use crate::ports::{DpdkSetup, PortArg};
 use crate::sandbox::{self, SandboxArgs};
 use crate::shadow::ShadowArgs;
+use anyhow::Result;
+use onefold_chain::Chain;
+use onefold_engine::Graph;
 use onefold_engine::program::ProgramRunner;
 use onefold_engine::shadow::Shadow;
 
@@ -40,6 +44,19 @@ impl Args {
     /// The core of who launches them.
     pub fn housekeeping(&self) -> Option<usize> {
         self.housekeeping
+    }
+    /// Writes down what is dropped, if that is asked for.
+    pub fn write_drops(
+        &self,
+        chain: &Chain,
+        graph: &Graph,
+        inputs: &[(String, String)],
+    ) -> Result<()> {
+        let Some(file) = &self.drops else {
+            return Ok(());
+        };
+        let how = (self.limit, self.quiet);
+        dropped::write(file, (chain, graph), inputs, how)
     }
     /// How many workers, at most.
     pub fn workers(&self) -> usize {

@@ -9,6 +9,7 @@ mod workers;
 use crate::common::{self, ChainArgs};
 use crate::control::{self, ControlArgs, OpenPort};
 use crate::deploy::{Renewal, Verdict, Verification, Verifier, VerifyArgs};
+use crate::dropped;
 use crate::live::{self, LivePlan, Poll};
 use crate::log::{self, LogArgs};
 use crate::ports::{PortArg, Receivers, port_arg};
@@ -203,6 +204,11 @@ pub struct Args {
     /// -L -v` does
     #[arg(long)]
     rules: bool,
+    /// Writes the packets that the chain drops to a capture (.pcapng), as they came in, each with a comment: the element,
+    /// the reason, and the rule that decided. They are found in a pass of its own over the captures, through the chain
+    /// as it is written; of a running chain `onefold capture` has them
+    #[arg(long, value_name = "FILE")]
+    drops: Option<std::path::PathBuf>,
     /// Prints one JSON object
     #[arg(long)]
     json: bool,
@@ -275,6 +281,7 @@ fn carry_out(args: &Args) -> Result<u8> {
         Err(code) => return Ok(code),
     };
     common::print_warnings(&graph);
+    args.write_drops(&chain, &graph, &inputs)?;
     let matchers = common::matchers(&mut graph);
     if !args.quiet {
         common::tell_matchers(&matchers);
@@ -461,6 +468,11 @@ fn check(args: &Args, captures: bool) -> Result<()> {
         anyhow::bail!(
             "no packets come: --in PORT=FILE names a capture that arrives at a port, --port PORT=packet:IF an interface; hint: `onefold gen --for CHAIN --out FILE` makes one"
         );
+    }
+    if args.drops.is_some() {
+        let devices = args.ports.iter().any(|p| p.device().is_some());
+        let as_they_are = !args.adapt && args.workers.is_one();
+        dropped::check(captures && !devices, as_they_are)?;
     }
     if args.groups.is_some() && !args.workers.is_range() {
         anyhow::bail!("--groups is for --workers MIN..MAX: with --workers N each worker is one");

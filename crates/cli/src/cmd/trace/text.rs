@@ -1,6 +1,7 @@
 //! A packet that was followed, as text.
 
 use super::{Followed, binding, decision, hex, split};
+use crate::answers::packet;
 use crate::program;
 use onefold_engine::TraceStep;
 
@@ -90,7 +91,10 @@ pub fn text(
     synthesized: Option<&Followed>,
     same: Option<bool>,
 ) -> Vec<String> {
-    let mut all = vec![format!("packet of {} bytes at port {port}", frame.len())];
+    let mut all = vec![
+        format!("packet of {} bytes at port {port}", frame.len()),
+        format!("  {}", packet::line(frame)),
+    ];
     match (reference, synthesized) {
         (Some(r), Some(s)) => {
             let mut left = vec!["AS WRITTEN".to_string()];
@@ -116,6 +120,7 @@ pub fn text(
         }
         for (p, b) in &f.outs {
             all.push(format!("left at port {p}, {} bytes: {}", b.len(), hex(b)));
+            all.push(format!("  {}", packet::line(b)));
         }
     };
     if let Some(f) = reference.or(synthesized) {

@@ -1,0 +1,474 @@
+//! What two chains do differently: classes of packets, each with a packet that shows it.
+//!
+//! Both programs are followed side by side, from every port that both have, stage by stage: lists of rules are aligned
+//! ([`super::align`]), actions compared ([`super::alike`]). Where actions go on in stages, the pair of stages is looked
+//! at, once, for all packets that can come there. Nothing found, and nothing left open, is a proof: for every packet
+//! and every state that both chains may be in, both do the same.
+//!
+//! Where the reference graph takes over, both graphs must be the same from there on, lists that mean the same put one
+//! for the other ([`super::alike::Terms`]).
+
+use super::align::{Differing, Lists, align};
+use super::alike::{Like, Side, Terms};
+use super::lines::Lines;
+use crate::cubes::both;
+use crate::generate::Port;
+use crate::generate::solve::Maker;
+use crate::generate::tables::Tables;
+use crate::rng::Rng;
+use onefold_element::ElemId;
+use onefold_engine::Graph;
+use onefold_packet::Timestamp;
+use onefold_synth::Program;
+use onefold_synth::program::{Filter, Stage, StageId};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+/// Most classes that are told.
+pub const MAX_CHANGES: usize = 2_000;
+/// Most pairs of stages that are looked at.
+const MAX_PAIRS: usize = 4_000;
+/// Parts of a class for which packets are sought.
+const PARTS: usize = 8;
+/// Frames that are tried for a part.
+const FRAMES: usize = 6;
+/// Rules that are named of each side.
+const MAX_RULES: usize = 16;
+
+/// A chain that is compared.
+pub struct Compared<'a> {
+    /// Its graph, as it begins.
+    pub graph: &'a Graph,
+    /// Its program.
+    pub program: &'a Program,
+    /// Its ports.
+    pub ports: &'a [Port],
+}
+
+/// A side's part in a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Does {
+    /// The stage of its program.
+    pub stage: usize,
+    /// The action there.
+    pub action: usize,
+    /// The stage's rules that decide, as far as they are told.
+    pub rules: Vec<usize>,
+}
+
+/// A class of packets that is treated differently.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The port where its packets come in.
+    pub port: String,
+    /// What differs.
+    pub what: Like,
+    /// What the old chain does.
+    pub old: Does,
+    /// What the new one does.
+    pub new: Does,
+    /// Filters of its packets, in terms of the old program's stage; at most 16.
+    pub filters: Vec<Filter>,
+    /// What rules before those that decide take of them: what these ask beyond the filter; at most 16.
+    pub except: Vec<Filter>,
+    /// Pairs of rules in all.
+    pub pairs: usize,
+    /// A frame that both graphs, as they begin, treat differently.
+    pub frame: Option<Vec<u8>>,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Differences {
+    /// Classes with a packet that shows the difference.
+    pub changes: Vec<Change>,
+    /// Classes without one: they may need a state that no single packet makes, or be of no packets.
+    pub perhaps: Vec<Change>,
+    /// What could not be compared, and why.
+    pub unknown: BTreeSet<String>,
+    /// Ports that packets enter at in the old chain only.
+    pub gone: Vec<String>,
+    /// In the new one only.
+    pub added: Vec<String>,
+    /// Pairs of stages that were compared.
+    pub stages: usize,
+}
+
+impl Differences {
+    /// It is proved that both do the same.
+    pub fn none(&self) -> bool {
+        self.changes.is_empty()
+            && !self.some_unknown()
+            && self.gone.is_empty()
+            && self.added.is_empty()
+    }
+    /// Something could not be told.
+    pub fn some_unknown(&self) -> bool {
+        !self.unknown.is_empty() || !self.perhaps.is_empty()
+    }
+}
+
+/// What a change of two stages is told by: their actions, and the origin of the rule that changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    old: u32,
+    new: u32,
+    by_old: bool,
+    origin: Option<(ElemId, Option<u32>)>,
+}
+
+/// A class, being found.
+struct Class {
+    change: Change,
+    parts: Vec<Filter>,
+}
+
+/// Compares two chains. `go_on` ends it.
+pub fn differences(
+    old: &Compared<'_>,
+    new: &Compared<'_>,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Differences {
+    let mut out = Differences::default();
+    let side = |c: &Compared<'_>| -> HashMap<ElemId, String> {
+        let all = c.ports.iter();
+        all.flat_map(|p| p.sinks.iter().map(move |s| (*s, p.name.clone())))
+            .collect()
+    };
+    let mut terms = Terms::new(
+        Side {
+            program: old.program,
+            spec: old.graph.spec(),
+            sinks: side(old),
+        },
+        Side {
+            program: new.program,
+            spec: new.graph.spec(),
+            sinks: side(new),
+        },
+    );
+    let mut queue: VecDeque<(StageId, StageId, String)> = VecDeque::new();
+    for p in old.ports.iter().filter(|p| p.source.is_some()) {
+        let q = new
+            .ports
+            .iter()
+            .find(|q| q.name == p.name && q.source.is_some());
+        let Some(q) = q else {
+            out.gone.push(p.name.clone());
+            continue;
+        };
+        let stage = |c: &Compared<'_>, source: Option<ElemId>| {
+            let e = c.program.entries.iter().find(|e| Some(e.source) == source);
+            e.map(|e| e.stage)
+        };
+        // the same from the port on, lists put for lists that mean the same: nothing is left to be compared
+        if let (Some(a), Some(b)) = (p.source, q.source)
+            && terms.same_onwards(a, b)
+        {
+            continue;
+        }
+        match (stage(old, p.source), stage(new, q.source)) {
+            (Some(a), Some(b)) => queue.push_back((a, b, p.name.clone())),
+            _ => {
+                let port = &p.name;
+                out.unknown.insert(format!(
+                    "what comes in at {port} has no program: the reference graph takes it whole"
+                ));
+            }
+        }
+    }
+    for q in new.ports.iter().filter(|q| q.source.is_some()) {
+        if !old
+            .ports
+            .iter()
+            .any(|p| p.name == q.name && p.source.is_some())
+        {
+            out.added.push(q.name.clone());
+        }
+    }
+    let mut seen: BTreeSet<(StageId, StageId)> = BTreeSet::new();
+    let mut trial = Trial::new(old, new);
+    while let Some((a, b, port)) = queue.pop_front() {
+        if !seen.insert((a, b)) {
+            continue;
+        }
+        if seen.len() > MAX_PAIRS || !go_on() {
+            out.unknown
+                .insert("the comparison was ended before all was compared".into());
+            break;
+        }
+        let (classes, next) = stages(&mut terms, (a, b), &port, &mut out.unknown);
+        queue.extend(next.into_iter().map(|(a, b)| (a, b, port.clone())));
+        let entry = old.program.entries.iter().any(|e| e.stage == a);
+        for mut c in classes {
+            if entry && go_on() {
+                c.change.frame = trial.show(&port, &c.parts);
+            }
+            match c.change.frame {
+                Some(_) => out.changes.push(c.change),
+                None => out.perhaps.push(c.change),
+            }
+        }
+        if out.changes.len() >= MAX_CHANGES {
+            out.unknown
+                .insert(format!("more than {MAX_CHANGES} classes differ"));
+            break;
+        }
+    }
+    out.stages = seen.len();
+    out
+}
+
+/// Two stages, and what is known of their actions.
+struct Stages<'a> {
+    at: (StageId, StageId),
+    old: &'a Stage,
+    new: &'a Stage,
+    known: HashMap<(u32, u32), Like>,
+}
+
+impl Stages<'_> {
+    /// How the actions of two rules differ.
+    fn alike(&mut self, i: usize, j: usize, terms: &mut Terms<'_>) -> Like {
+        let (i, j) = (action(self.old, i), action(self.new, j));
+        let (old, new) = (
+            self.old.actions.get(i as usize),
+            self.new.actions.get(j as usize),
+        );
+        let found = self
+            .known
+            .entry((i, j))
+            .or_insert_with(|| match (old, new) {
+                (Some(a), Some(b)) => terms.alike(a, b),
+                _ => Like::Unknown("an action is not there".into()),
+            });
+        found.clone()
+    }
+
+    /// What a difference is told by; `by_old`: the rule that changed is the old list's.
+    fn key(&self, d: &Differing, by_old: bool) -> Key {
+        let rule = match by_old {
+            true => self.old.rules.get(d.old),
+            false => self.new.rules.get(d.new),
+        };
+        let last = rule.and_then(|r| {
+            r.origin
+                .iter()
+                .rev()
+                .find(|o| o.arg.is_some())
+                .or(r.origin.last())
+        });
+        Key {
+            old: action(self.old, d.old),
+            new: action(self.new, d.new),
+            by_old,
+            origin: last.map(|o| (o.elem, o.arg)),
+        }
+    }
+}
+
+fn action(s: &Stage, rule: usize) -> u32 {
+    s.rules.get(rule).map_or(u32::MAX, |r| r.action.0)
+}
+
+/// Compares two stages: classes that differ, and pairs of stages where packets go on.
+fn stages(
+    terms: &mut Terms<'_>,
+    (a, b): (StageId, StageId),
+    port: &str,
+    unknown: &mut BTreeSet<String>,
+) -> (Vec<Class>, BTreeSet<(StageId, StageId)>) {
+    let mut next = BTreeSet::new();
+    let (old, new) = (terms.old().program, terms.new_side().program);
+    let (Some(s), Some(t)) = (old.stages.get(a.0 as usize), new.stages.get(b.0 as usize)) else {
+        unknown.insert("a stage is not there".into());
+        return (Vec::new(), next);
+    };
+    let x = Lines::new(s.rules.iter().map(|r| r.filter.clone()).collect());
+    let y = Lines::new(t.rules.iter().map(|r| terms.filter(&r.filter)).collect());
+    let mut both_of = Stages {
+        at: (a, b),
+        old: s,
+        new: t,
+        known: HashMap::new(),
+    };
+    let aligned = align(&x, &y, &mut |i, j| {
+        matches!(both_of.alike(i, j, terms), Like::Same(_))
+    });
+    let mut seen = BTreeSet::new();
+    for (i, j) in &aligned.common {
+        if seen.insert((action(s, *i), action(t, *j)))
+            && let Like::Same(list) = both_of.alike(*i, *j, terms)
+        {
+            next.extend(list);
+        }
+    }
+    let base = both(old, &s.known, &terms.filter(&t.known)).unwrap_or_default();
+    let widths = terms.widths.clone();
+    let lists = Lists {
+        program: &widths,
+        base: &base,
+        old: &x,
+        new: &y,
+        exact: [&|_| true, &|_| true],
+    };
+    let mut found = Vec::new();
+    let mut like = |i: usize, j: usize| match both_of.alike(i, j, terms) {
+        Like::Same(list) => {
+            next.extend(list);
+            true
+        }
+        _ => false,
+    };
+    let whole = lists.differing(&aligned, &mut like, &mut |d| {
+        found.push(d);
+        found.len() < 100 * MAX_CHANGES
+    });
+    if !whole {
+        unknown.insert(format!(
+            "a search among rules at {port} was ended by its bound"
+        ));
+    }
+    let changed: BTreeSet<usize> = aligned.old.iter().copied().collect();
+    let mut classes: BTreeMap<Key, Class> = BTreeMap::new();
+    for d in found {
+        let what = both_of.alike(d.old, d.new, terms);
+        if let Like::Unknown(why) = &what {
+            unknown.insert(why.clone());
+            continue;
+        }
+        let key = both_of.key(&d, changed.contains(&d.old));
+        let class = classes
+            .entry(key)
+            .or_insert_with(|| Class::new(port, what, both_of.at, key));
+        class.add(d, (&widths, &x, &y));
+    }
+    (classes.into_values().collect(), next)
+}
+
+impl Class {
+    fn new(port: &str, what: Like, (a, b): (StageId, StageId), key: Key) -> Class {
+        let does = |stage: StageId, action: u32| Does {
+            stage: stage.0 as usize,
+            action: action as usize,
+            rules: Vec::new(),
+        };
+        let change = Change {
+            port: port.to_string(),
+            what,
+            old: does(a, key.old),
+            new: does(b, key.new),
+            filters: Vec::new(),
+            except: Vec::new(),
+            pairs: 0,
+            frame: None,
+        };
+        Class {
+            change,
+            parts: Vec::new(),
+        }
+    }
+
+    /// Adds a pair of rules.
+    fn add(&mut self, d: Differing, (p, x, y): (&Program, &Lines, &Lines)) {
+        let c = &mut self.change;
+        c.pairs += 1;
+        note(&mut c.old.rules, d.old);
+        note(&mut c.new.rules, d.new);
+        let cube = (x.get(d.old).zip(y.get(d.new))).and_then(|(f, g)| both(p, f, g));
+        if let Some(cube) = cube.filter(|f| c.filters.len() < MAX_RULES && !c.filters.contains(f)) {
+            for (list, until) in [(x, d.old), (y, d.new)] {
+                excepted(&mut c.except, &cube, list, until);
+            }
+            c.filters.push(cube);
+        }
+        if self.parts.len() < PARTS {
+            self.parts.push(d.part);
+        }
+    }
+}
+
+/// Notes what the first lines of a list take of a filter's packets.
+fn excepted(to: &mut Vec<Filter>, cube: &Filter, list: &Lines, until: usize) {
+    for i in list.overlapping(cube, until) {
+        let Some(f) = list.get(i).filter(|_| to.len() < MAX_RULES) else {
+            return;
+        };
+        let beyond =
+            f.0.iter()
+                .filter(|(d, s)| cube.get(*d).is_none_or(|c| !c.is_subset(s)));
+        let f = Filter(beyond.cloned().collect());
+        if !to.contains(&f) {
+            to.push(f);
+        }
+    }
+}
+
+fn note(list: &mut Vec<usize>, rule: usize) {
+    if list.len() < MAX_RULES && !list.contains(&rule) {
+        list.push(rule);
+    }
+}
+
+/// Frames through both graphs.
+struct Trial<'a> {
+    old: &'a Compared<'a>,
+    new: &'a Compared<'a>,
+    maker: Maker,
+    rng: Rng,
+}
+
+/// When frames arrive.
+const AT: Timestamp = Timestamp::from_secs(1_000);
+
+/// What leaves a graph for one frame: ports and bytes, in order.
+pub fn leaves(c: &Compared<'_>, port: &str, frame: &[u8]) -> Vec<(String, Vec<u8>)> {
+    let Some(source) = c
+        .ports
+        .iter()
+        .find(|p| p.name == port)
+        .and_then(|p| p.source)
+    else {
+        return Vec::new();
+    };
+    let mut graph = c.graph.fork();
+    graph.inject(source, frame, AT);
+    let mut out = Vec::new();
+    graph.drain_transmitted(|e, p| {
+        let port = c.ports.iter().find(|p| p.sinks.contains(&e));
+        out.push((
+            port.map_or(String::new(), |p| p.name.clone()),
+            p.data().to_vec(),
+        ));
+    });
+    out
+}
+
+impl<'a> Trial<'a> {
+    fn new(old: &'a Compared<'a>, new: &'a Compared<'a>) -> Trial<'a> {
+        let mut maker = Maker::default();
+        maker.tables = Tables::of(old.graph, old.program);
+        Trial {
+            old,
+            new,
+            maker,
+            rng: Rng::new(0xd1ff),
+        }
+    }
+
+    /// A frame of one of these parts that both treat differently.
+    fn show(&mut self, port: &str, parts: &[Filter]) -> Option<Vec<u8>> {
+        for part in parts {
+            for i in 0..FRAMES {
+                let made = match i {
+                    0 => self.maker.frame(part, &mut self.rng),
+                    _ => self.maker.random_frame(part, &mut self.rng),
+                };
+                let Some(frame) = made else { continue };
+                if leaves(self.old, port, &frame) != leaves(self.new, port, &frame) {
+                    return Some(frame);
+                }
+            }
+        }
+        None
+    }
+}
