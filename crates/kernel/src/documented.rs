@@ -1,0 +1,131 @@
+//! Differences that are known, each with its reason: they are counted, and are none.
+//!
+//! The list is docs/compare.md's; a test compares both.
+
+use crate::canon::{Form, ends};
+use onefold_verify::frame::view;
+
+/// What is not compared, or differs for a reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Known {
+    /// In a few words.
+    pub name: &'static str,
+    /// Why.
+    pub why: &'static str,
+}
+
+macro_rules! known {
+    ($($id:ident: $name:literal, $why:literal;)*) => {
+        $(
+            #[doc = $name]
+            pub const $id: Known = Known { name: $name, why: $why };
+        )*
+        /// All of them.
+        pub const ALL: &[Known] = &[$($id),*];
+    };
+}
+
+known! {
+    NOT_IP: "frames that are not IP",
+        "the kernel is there as a router; ARP and other protocols are its own business";
+    FAMILY: "packets of a family without rules or addresses",
+        "the chain says nothing of them that a kernel could be told";
+    LONG: "packets longer than the interface they enter by",
+        "a pair of virtual interfaces loses them before any rule";
+    OPTIONS: "IPv4 options, and IPv6 hop-by-hop options, at a firewall",
+        "a router reads and changes them; a firewall of Onefold passes them as they are";
+    MARTIAN: "addresses that no router forwards, at a firewall",
+        "the kernel drops packets from and to groups, broadcast, 0/8 and the unspecified address (RFC 1812 5.3.7), and \
+         IPv6 packets that must not leave their link (RFC 4291); a firewall of Onefold is no router";
+    NO_HOPS: "packets without a hop left, at a firewall",
+        "a router answers with an ICMP error; a firewall of Onefold passes them on";
+    REJECT: "answers of REJECT",
+        "the importers of rules drop without an answer, and say so";
+    NO_TCP: "TCP for the router itself",
+        "a kernel has TCP, and resets connections that nobody waits for; Onefold's router has none";
+    QUOTED: "source address and length of ICMP errors",
+        "which address an ICMP error comes from, and how much it quotes, is the router's choice (RFC 1812 4.3.2)";
+}
+
+/// What was sent, and what is known of where.
+pub(crate) struct Sent<'a> {
+    pub frame: &'a [u8],
+    /// Came in at a firewall.
+    pub passes: bool,
+    pub mtu: usize,
+    pub families: [bool; 2],
+}
+
+/// Why a frame is not compared at all.
+pub(crate) fn not_compared(s: &Sent<'_>) -> Option<Known> {
+    let Some(v) = view(s.frame) else {
+        return Some(NOT_IP);
+    };
+    let tagged = v.net != 14;
+    let v6 = match v.ether_type {
+        0x0800 if !tagged => false,
+        0x86dd if !tagged => true,
+        _ => return Some(NOT_IP),
+    };
+    if !s.families[usize::from(v6)] {
+        return Some(FAMILY);
+    }
+    if s.frame.len() > s.mtu + 14 {
+        return Some(LONG);
+    }
+    let first = s.frame.get(14).copied().unwrap_or(0);
+    let options = match v6 {
+        false => first & 15 > 5,
+        true => s.frame.get(20) == Some(&0),
+    };
+    (s.passes && options).then_some(OPTIONS)
+}
+
+/// Why both may differ; the forms by port, those only of Onefold and those only of the kernel.
+pub(crate) fn excuse(
+    s: &Sent<'_>,
+    ours: &[&(usize, Form)],
+    theirs: &[&(usize, Form)],
+) -> Option<Known> {
+    let v = view(s.frame)?;
+    let ip = s.frame.get(v.net..)?;
+    let (src, dst, proto) = ends(ip)?;
+    let answers = |all: &[&(usize, Form)]| {
+        let answer = |f: &&(usize, Form)| matches!(f.1, Form::Error(_) | Form::Reset(_));
+        !all.is_empty() && all.iter().all(answer)
+    };
+    if s.passes {
+        let hops = ip.get(if v.ether_type == 0x0800 { 8 } else { 7 }).copied()?;
+        if hops == 0 && (theirs.is_empty() || answers(theirs)) {
+            return Some(NO_HOPS);
+        }
+        if !ours.is_empty() && (theirs.is_empty() || answers(theirs)) && martian(src, dst) {
+            return Some(MARTIAN);
+        }
+        if ours.is_empty() && answers(theirs) {
+            return Some(REJECT);
+        }
+        return None;
+    }
+    let reset = |f: &&(usize, Form)| matches!(f.1, Form::Reset(_));
+    if proto == 6 && ours.is_empty() && !theirs.is_empty() && theirs.iter().all(reset) {
+        return Some(NO_TCP);
+    }
+    None
+}
+
+/// Addresses that a router does not forward from, or to.
+fn martian(src: &[u8], dst: &[u8]) -> bool {
+    match (src, dst) {
+        ([s, ..], [d, ..]) if src.len() == 4 => {
+            let group = |a: u8| (224..240).contains(&a);
+            *s == 0 || *d == 0 || group(*s) || group(*d) || src == [255; 4] || dst == [255; 4]
+        }
+        _ => {
+            let link = |a: &[u8]| a.first() == Some(&0xfe) && a.get(1).is_some_and(|b| b & 0xc0 == 0x80);
+            let own = |a: &[u8]| a.iter().take(15).all(|b| *b == 0) && a.get(15).is_some_and(|b| *b < 2);
+            let group = |a: &[u8]| a.first() == Some(&0xff);
+            own(src) || own(dst) || link(src) || link(dst) || group(src) || group(dst)
+        }
+    }
+}
