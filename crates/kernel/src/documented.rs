@@ -35,12 +35,19 @@ known! {
     OPTIONS: "IPv4 options, and IPv6 hop-by-hop options, at a firewall",
         "a router reads and changes them; a firewall of Onefold passes them as they are";
     MARTIAN: "addresses that no router forwards, at a firewall",
-        "the kernel drops packets from and to groups, broadcast, 0/8 and the unspecified address (RFC 1812 5.3.7), and \
-         IPv6 packets that must not leave their link (RFC 4291); a firewall of Onefold is no router";
+        "the kernel drops packets from and to groups, broadcast and the unspecified address (RFC 1812 5.3.7), and IPv6 \
+         packets that must not leave their link (RFC 4291); a firewall of Onefold is no router";
+    NO_HOST: "addresses that no host has, or none beyond its link, at a router",
+        "Onefold's router drops packets from and to 0/8, 127/8, 240/4, groups, ::, ::1 and fe80::/10 first of all (RFC 1812 \
+         5.3.7, RFC 4291); kernels since 5.3 forward from and to 0/8 and 240/4, look at the hop limit first, and at IPv6 \
+         sources only where a packet leaves by another interface than it came by";
     NO_HOPS: "packets without a hop left, at a firewall",
         "a router answers with an ICMP error; a firewall of Onefold passes them on";
     REJECT: "answers of REJECT",
         "the importers of rules drop without an answer, and say so";
+    CUT: "transport headers that are cut short, at rules of iptables",
+        "iptables drops such a packet, and a TCP fragment that begins within the header (RFC 1858), at the first rule that \
+         looks into its ports, flags or type; for Onefold, as for nftables, the rule does not match";
     NO_TCP: "TCP for the router itself",
         "a kernel has TCP, and resets connections that nobody waits for; Onefold's router has none";
     QUOTED: "source address and length of ICMP errors",
@@ -52,6 +59,8 @@ pub(crate) struct Sent<'a> {
     pub frame: &'a [u8],
     /// Came in at a firewall.
     pub passes: bool,
+    /// There are rules of iptables on the way.
+    pub iptables: bool,
     pub mtu: usize,
     pub families: [bool; 2],
 }
@@ -94,18 +103,26 @@ pub(crate) fn excuse(
         let answer = |f: &&(usize, Form)| matches!(f.1, Form::Error(_) | Form::Reset(_));
         !all.is_empty() && all.iter().all(answer)
     };
+    if s.iptables && theirs.is_empty() && !ours.is_empty() && is_cut(s.frame) {
+        return Some(CUT);
+    }
     if s.passes {
         let hops = ip.get(if v.ether_type == 0x0800 { 8 } else { 7 }).copied()?;
         if hops == 0 && (theirs.is_empty() || answers(theirs)) {
             return Some(NO_HOPS);
         }
-        if !ours.is_empty() && (theirs.is_empty() || answers(theirs)) && martian(src, dst) {
+        // a group, or an address of a link, is looked for at the interface that the packet came in at
+        let back = stays(dst) && theirs.len() == ours.len();
+        if !ours.is_empty() && (theirs.is_empty() || answers(theirs) || back) && martian(src, dst) {
             return Some(MARTIAN);
         }
         if ours.is_empty() && answers(theirs) {
             return Some(REJECT);
         }
         return None;
+    }
+    if martian(src, dst) && ours.is_empty() {
+        return Some(NO_HOST);
     }
     let reset = |f: &&(usize, Form)| matches!(f.1, Form::Reset(_));
     if proto == 6 && ours.is_empty() && !theirs.is_empty() && theirs.iter().all(reset) {
@@ -114,18 +131,45 @@ pub(crate) fn excuse(
     None
 }
 
+/// Is the transport header not whole: fewer bytes than it has, or a TCP fragment that begins within it?
+fn is_cut(frame: &[u8]) -> bool {
+    let cut = || {
+        let v = view(frame)?;
+        let ip = frame.get(v.net..)?;
+        let be16 = |at: usize| Some(usize::from(u16::from_be_bytes([*ip.get(at)?, *ip.get(at + 1)?])));
+        let v4 = v.ether_type == 0x0800;
+        if v4 && v.proto == 6 && be16(6)? & 0x1fff == 1 {
+            return Some(true);
+        }
+        let end = v.net + if v4 { be16(2)? } else { 40 + be16(4)? };
+        let whole = match v.proto {
+            6 => 20,
+            33 | 132 => 12,
+            1 | 17 | 58 | 136 => 8,
+            _ => return None,
+        };
+        Some(end.min(frame.len()) < v.transport? + whole)
+    };
+    cut() == Some(true)
+}
+
+/// An IPv6 address that is good on one link only: a group, or the link's own.
+fn stays(a: &[u8]) -> bool {
+    let link = a.first() == Some(&0xfe) && a.get(1).is_some_and(|b| b & 0xc0 == 0x80);
+    a.len() == 16 && (link || a.first() == Some(&0xff))
+}
+
 /// Addresses that a router does not forward from, or to.
 fn martian(src: &[u8], dst: &[u8]) -> bool {
     match (src, dst) {
         ([s, ..], [d, ..]) if src.len() == 4 => {
             let group = |a: u8| (224..240).contains(&a);
-            *s == 0 || *d == 0 || group(*s) || group(*d) || src == [255; 4] || dst == [255; 4]
+            let own = |a: u8| a == 0 || a == 127 || a >= 240;
+            own(*s) || own(*d) || group(*s) || group(*d)
         }
         _ => {
-            let link = |a: &[u8]| a.first() == Some(&0xfe) && a.get(1).is_some_and(|b| b & 0xc0 == 0x80);
             let own = |a: &[u8]| a.iter().take(15).all(|b| *b == 0) && a.get(15).is_some_and(|b| *b < 2);
-            let group = |a: &[u8]| a.first() == Some(&0xff);
-            own(src) || own(dst) || link(src) || link(dst) || group(src) || group(dst)
+            own(src) || own(dst) || stays(src) || stays(dst)
         }
     }
 }

@@ -136,6 +136,7 @@ fn judge(
     let sent = Sent {
         frame,
         passes: lab.lab.passes(port),
+        iptables: lab.lab.iptables(),
         mtu: lab.lab.mtu(port),
         families: lab.lab.families(),
     };

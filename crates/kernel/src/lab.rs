@@ -66,6 +66,8 @@ pub struct Lab {
     late: u64,
     /// Families that all functions have rules or addresses for: IPv4, IPv6.
     families: [bool; 2],
+    /// There are rules of iptables.
+    iptables: bool,
 }
 
 /// Why a chain cannot be in the kernel here, with a cure.
@@ -85,18 +87,22 @@ pub fn obstacle(plan: &KernelPlan) -> Option<KernelError> {
     if !has("ip") {
         return missing("there is no 'ip'", "type: apt install iproute2");
     }
+    if formats(plan).next().is_some() && !has("nft") {
+        return missing("there is no 'nft'", "type: apt install nftables");
+    }
+    if formats(plan).any(|f| f == RuleFormat::Iptables) && !has("iptables-restore") {
+        return missing("there is no 'iptables-restore'", "type: apt install iptables");
+    }
+    None
+}
+
+/// Formats of all rulesets.
+fn formats(plan: &KernelPlan) -> impl Iterator<Item = RuleFormat> {
     let firewalls = plan.functions.iter().filter_map(|f| match &f.form {
         KernelForm::Firewall(w) => Some(w),
         KernelForm::Router(_) => None,
     });
-    let mut formats = firewalls.flat_map(|w| &w.rules).map(|r| r.format).peekable();
-    if formats.peek().is_some() && !has("nft") {
-        return missing("there is no 'nft'", "type: apt install nftables");
-    }
-    if formats.any(|f| f == RuleFormat::Iptables) && !has("iptables-restore") {
-        return missing("there is no 'iptables-restore'", "type: apt install iptables");
-    }
-    None
+    firewalls.flat_map(|w| &w.rules).map(|r| r.format)
 }
 
 impl Lab {
@@ -129,6 +135,7 @@ impl Lab {
             mark: 0,
             late: 0,
             families: families(plan),
+            iptables: formats(plan).any(|f| f == RuleFormat::Iptables),
         };
         let mut names = Vec::new();
         for f in &plan.functions {
@@ -225,6 +232,11 @@ impl Lab {
     /// Which families are compared: IPv4, IPv6.
     pub fn families(&self) -> [bool; 2] {
         self.families
+    }
+
+    /// Are there rules of iptables?
+    pub(crate) fn iptables(&self) -> bool {
+        self.iptables
     }
 
     /// Most bytes of an IP packet that can enter at a port; 0 where nothing can.

@@ -6,6 +6,7 @@ pub mod burn;
 pub mod capture;
 pub mod check;
 pub mod click;
+pub mod compare;
 pub mod explain;
 mod findings;
 pub mod generate;
