@@ -4,6 +4,7 @@
 
 use crate::canon::{Form, ends};
 use onefold_verify::frame::view;
+use std::net::IpAddr;
 
 /// What is not compared, or differs for a reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,17 +33,25 @@ known! {
         "the chain says nothing of them that a kernel could be told";
     LONG: "packets longer than the interface they enter by",
         "a pair of virtual interfaces loses them before any rule";
-    OPTIONS: "IPv4 options, and IPv6 hop-by-hop options, at a firewall",
-        "a router reads and changes them; a firewall of Onefold passes them as they are";
+    OPTIONS: "IPv4 options at a firewall, and IPv6 hop-by-hop options",
+        "a router reads and changes IPv4 options, a firewall of Onefold passes them as they are; the kernel reads hop-by-hop \
+         options, which a router need not (RFC 8200 4.3), and Onefold's does not";
     MARTIAN: "addresses that no router forwards, at a firewall",
         "the kernel drops packets from and to groups, broadcast and the unspecified address (RFC 1812 5.3.7), and IPv6 \
          packets that must not leave their link (RFC 4291); a firewall of Onefold is no router";
     NO_HOST: "addresses that no host has, or none beyond its link, at a router",
-        "Onefold's router drops packets from and to 0/8, 127/8, 240/4, groups, ::, ::1 and fe80::/10 first of all (RFC 1812 \
-         5.3.7, RFC 4291); kernels since 5.3 forward from and to 0/8 and 240/4, look at the hop limit first, and at IPv6 \
-         sources only where a packet leaves by another interface than it came by";
+        "Onefold's router drops packets from and to 0/8, 127/8, 240/4, groups, ::, ::1, fe80::/10, and the first and last \
+         address of its IPv4 networks first of all (RFC 1812 5.3.7, RFC 4291); newer kernels forward from and to 0/8 and \
+         240/4, take a network's first address for a host's, look at the hop limit first, and at IPv6 sources only where a \
+         packet leaves by another interface than it came by";
+    ANYCAST: "the anycast address of a router's IPv6 networks",
+        "a kernel that forwards has it (RFC 4291 2.6.1); for Onefold's router it is an address as any other";
     NO_HOPS: "packets without a hop left, at a firewall",
         "a router answers with an ICMP error; a firewall of Onefold passes them on";
+    OWN: "packets from a router's own IPv4 addresses",
+        "the kernel takes them for forged (accept_local is off, as it is by default); Onefold's router forwards them";
+    GROUP: "pings of groups on an IPv6 link",
+        "the kernel answers by the interface that it was asked at, or not at all; Onefold's router by its routes";
     REJECT: "answers of REJECT",
         "the importers of rules drop without an answer, and say so";
     CUT: "transport headers that are cut short, at rules of iptables",
@@ -63,6 +72,8 @@ pub(crate) struct Sent<'a> {
     pub iptables: bool,
     pub mtu: usize,
     pub families: [bool; 2],
+    /// Networks of routers' interfaces.
+    pub networks: &'a [(IpAddr, u8)],
 }
 
 /// Why a frame is not compared at all.
@@ -87,7 +98,7 @@ pub(crate) fn not_compared(s: &Sent<'_>) -> Option<Known> {
         false => first & 15 > 5,
         true => s.frame.get(20) == Some(&0),
     };
-    (s.passes && options).then_some(OPTIONS)
+    ((s.passes || v6) && options).then_some(OPTIONS)
 }
 
 /// Why both may differ; the forms by port, those only of Onefold and those only of the kernel.
@@ -121,8 +132,19 @@ pub(crate) fn excuse(
         }
         return None;
     }
-    if martian(src, dst) && ours.is_empty() {
+    let ends_of_network = |a: &[u8]| s.networks.iter().any(|n| is_end(a, n));
+    if (martian(src, dst) || ends_of_network(src) || ends_of_network(dst)) && ours.is_empty() {
         return Some(NO_HOST);
+    }
+    if dst.len() == 16 && (ends_of_network(dst) || ends_of_network(src)) {
+        return Some(ANYCAST);
+    }
+    if dst.first() == Some(&0xff) && dst.len() == 16 && theirs.is_empty() {
+        return Some(GROUP);
+    }
+    let own = |(a, _): &(IpAddr, u8)| matches!(a, IpAddr::V4(a) if a.octets() == src);
+    if theirs.is_empty() && s.networks.iter().any(own) {
+        return Some(OWN);
     }
     let reset = |f: &&(usize, Form)| matches!(f.1, Form::Reset(_));
     if proto == 6 && ours.is_empty() && !theirs.is_empty() && theirs.iter().all(reset) {
@@ -151,6 +173,22 @@ fn is_cut(frame: &[u8]) -> bool {
         Some(end.min(frame.len()) < v.transport? + whole)
     };
     cut() == Some(true)
+}
+
+/// Is it the first address of a network, or the last one of an IPv4 network?
+fn is_end(a: &[u8], (network, len): &(IpAddr, u8)) -> bool {
+    match (network, <[u8; 4]>::try_from(a), <[u8; 16]>::try_from(a)) {
+        (IpAddr::V4(n), Ok(a), _) if *len < 31 => {
+            let (n, a) = (u32::from(*n), u32::from_be_bytes(a));
+            let hosts = u32::MAX.checked_shr(u32::from(*len)).unwrap_or(0);
+            a == n & !hosts || a == n | hosts
+        }
+        (IpAddr::V6(n), _, Ok(a)) if *len < 127 => {
+            let hosts = u128::MAX.checked_shr(u32::from(*len)).unwrap_or(0);
+            u128::from_be_bytes(a) == u128::from(*n) & !hosts
+        }
+        _ => false,
+    }
 }
 
 /// An IPv6 address that is good on one link only: a group, or the link's own.

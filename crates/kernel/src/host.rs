@@ -29,6 +29,9 @@ const BEFORE: &[(&str, &str)] = &[
     ("net/ipv6/conf/default/router_solicitations", "0"),
     ("net/ipv6/conf/default/dad_transmits", "0"),
     ("net/ipv6/conf/default/accept_dad", "0"),
+    // as Onefold's router answers
+    ("net/ipv6/conf/default/hop_limit", "254"),
+    ("net/ipv6/auto_flowlabels", "0"),
     // no address of the link: then there are no reports of groups, and no redirects
     ("net/ipv6/conf/default/addr_gen_mode", "1"),
 ];

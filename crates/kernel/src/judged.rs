@@ -133,7 +133,9 @@ fn judge(
     lines: Option<&mut Vec<String>>,
 ) -> Option<Theirs> {
     let port = lab.port_of(source)?;
+    let networks = lab.lab.networks().to_vec();
     let sent = Sent {
+        networks: &networks,
         frame,
         passes: lab.lab.passes(port),
         iptables: lab.lab.iptables(),

@@ -13,6 +13,7 @@ use onefold_packet::{Packet, Pkt, Timestamp};
 use onefold_port_interface::Interface;
 use onefold_port_packet::{Mode, PacketPort};
 use onefold_runtime::Port;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -68,6 +69,8 @@ pub struct Lab {
     families: [bool; 2],
     /// There are rules of iptables.
     iptables: bool,
+    /// Networks of routers' interfaces.
+    networks: Vec<(IpAddr, u8)>,
 }
 
 /// Why a chain cannot be in the kernel here, with a cure.
@@ -94,6 +97,21 @@ pub fn obstacle(plan: &KernelPlan) -> Option<KernelError> {
         return missing("there is no 'iptables-restore'", "type: apt install iptables");
     }
     None
+}
+
+/// Networks of all routers' interfaces.
+fn networks(plan: &KernelPlan) -> Vec<(IpAddr, u8)> {
+    let routers = plan.functions.iter().filter_map(|f| match &f.form {
+        KernelForm::Router(r) => Some(r),
+        KernelForm::Firewall(_) => None,
+    });
+    let interfaces = routers.flat_map(|r| &r.interfaces);
+    let addresses = interfaces.flat_map(|i| i.address.iter().chain(&i.address6));
+    let parsed = addresses.filter_map(|a| {
+        let (a, l) = a.split_once('/')?;
+        Some((a.parse().ok()?, l.parse().ok()?))
+    });
+    parsed.collect()
 }
 
 /// Formats of all rulesets.
@@ -135,6 +153,7 @@ impl Lab {
             mark: 0,
             late: 0,
             families: families(plan),
+            networks: networks(plan),
             iptables: formats(plan).any(|f| f == RuleFormat::Iptables),
         };
         let mut names = Vec::new();
@@ -232,6 +251,11 @@ impl Lab {
     /// Which families are compared: IPv4, IPv6.
     pub fn families(&self) -> [bool; 2] {
         self.families
+    }
+
+    /// Networks of routers' interfaces.
+    pub(crate) fn networks(&self) -> &[(IpAddr, u8)] {
+        &self.networks
     }
 
     /// Are there rules of iptables?
