@@ -143,10 +143,7 @@ impl From<&PortRef> for KernelPort {
 ///
 /// # Errors
 /// Those of [`crate::load`], and each function that has no equivalent in the kernel, with a hint.
-pub fn load_for_kernel(
-    name: &str,
-    options: &Options,
-) -> Result<(Chain, KernelPlan), ChainError> {
+pub fn load_for_kernel(name: &str, options: &Options) -> Result<(Chain, KernelPlan), ChainError> {
     let how = (Live::default(), Share::default(), &[][..]);
     let (chain, mut reader) = load_as(name, options, how, Some(KernelPlan::default()))?;
     Ok((chain, reader.kernel.take().unwrap_or_default()))
@@ -181,7 +178,11 @@ impl KernelPlan {
         let mut f = f.clone();
         if let Some(r) = &mut f.router {
             r.redirects = Some(false);
-            let number = |value| Loc { value, start: 0, len: 0 };
+            let number = |value| Loc {
+                value,
+                start: 0,
+                len: 0,
+            };
             r.icmp_rate = Some(number(ICMP_RATE));
             r.icmp_burst = Some(number(ICMP_BURST));
             for (n, i) in r.interfaces.iter_mut().enumerate() {
@@ -291,7 +292,10 @@ fn ruleset(
     let file = cx.reader.sources.name(id).to_string();
     let format = format_of(&text, k.format);
     if !matches!(format, RuleFormat::Iptables | RuleFormat::Nftables) {
-        let text = format!("{}: '{file}' is in no format that the kernel's tools read", cx.name);
+        let text = format!(
+            "{}: '{file}' is in no format that the kernel's tools read",
+            cx.name
+        );
         let hint = "compared are the formats iptables and nftables";
         cx.reader.error_hint(span, text, hint);
         return false;
@@ -326,12 +330,15 @@ fn router(k: &Router, cx: &mut KindCx<'_>) -> KernelRouter {
         mac: i.mac.value.clone(),
         mtu: i.mtu.as_ref().map_or(1500, |m| m.value),
     };
-    let routes = k.all_routes(cx).into_iter().map(|(route, file, line)| KernelRoute {
-        text: String::new(),
-        route,
-        file,
-        line,
-    });
+    let routes = k
+        .all_routes(cx)
+        .into_iter()
+        .map(|(route, file, line)| KernelRoute {
+            text: String::new(),
+            route,
+            file,
+            line,
+        });
     let mut routes: Vec<KernelRoute> = routes.collect();
     // as they are written: inline ones first, then those of the file
     let inline = k.routes.iter().flatten().map(|r| r.value.clone());

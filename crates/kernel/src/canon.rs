@@ -26,7 +26,10 @@ pub(crate) enum Form {
 }
 
 fn be16(b: &[u8], at: usize) -> Option<usize> {
-    Some(usize::from(u16::from_be_bytes([*b.get(at)?, *b.get(at + 1)?])))
+    Some(usize::from(u16::from_be_bytes([
+        *b.get(at)?,
+        *b.get(at + 1)?,
+    ])))
 }
 
 /// Addresses and protocol of an IP header.
@@ -94,7 +97,9 @@ pub(crate) fn form(b: &[u8], sent: &[u8], way: Way) -> Form {
             if let Some(len) = be16(b, v.net + 2) {
                 p.truncate(v.net + len.max(20));
             }
-            if way.topmost && let Some(ttl) = p.get_mut(v.net + 8) {
+            if way.topmost
+                && let Some(ttl) = p.get_mut(v.net + 8)
+            {
                 *ttl = 0;
             }
             // right, or how it is wrong
@@ -108,7 +113,9 @@ pub(crate) fn form(b: &[u8], sent: &[u8], way: Way) -> Form {
             if let Some(len) = be16(b, v.net + 4) {
                 p.truncate(v.net + 40 + len);
             }
-            if way.topmost && let Some(hops) = p.get_mut(v.net + 7) {
+            if way.topmost
+                && let Some(hops) = p.get_mut(v.net + 7)
+            {
                 *hops = 0;
             }
         }
@@ -119,7 +126,9 @@ pub(crate) fn form(b: &[u8], sent: &[u8], way: Way) -> Form {
 
 /// The one's complement sum of a header.
 fn sum(b: &[u8]) -> u16 {
-    let words = b.chunks(2).map(|c| u32::from(c[0]) << 8 | u32::from(c.get(1).copied().unwrap_or(0)));
+    let words = b
+        .chunks(2)
+        .map(|c| u32::from(c[0]) << 8 | u32::from(c.get(1).copied().unwrap_or(0)));
     let mut s: u32 = words.sum();
     while s > 0xffff {
         s = (s & 0xffff) + (s >> 16);
@@ -135,8 +144,10 @@ pub(crate) fn told(b: &[u8]) -> String {
     let ip = b.get(v.net..).unwrap_or_default();
     let port = |at: usize| v.transport.and_then(|t| be16(b, t + at));
     let address = |a: &[u8]| match a.len() {
-        4 => <[u8; 4]>::try_from(a).map_or(String::new(), |a| std::net::Ipv4Addr::from(a).to_string()),
-        _ => <[u8; 16]>::try_from(a).map_or(String::new(), |a| std::net::Ipv6Addr::from(a).to_string()),
+        4 => <[u8; 4]>::try_from(a)
+            .map_or(String::new(), |a| std::net::Ipv4Addr::from(a).to_string()),
+        _ => <[u8; 16]>::try_from(a)
+            .map_or(String::new(), |a| std::net::Ipv6Addr::from(a).to_string()),
     };
     let Some((src, dst, proto)) = ends(ip) else {
         return format!("Ethernet type {:04x}, {} bytes", v.ether_type, b.len());
@@ -145,7 +156,10 @@ pub(crate) fn told(b: &[u8]) -> String {
         6 | 17 => {
             let name = if proto == 6 { "TCP" } else { "UDP" };
             let p = port(0).zip(port(2));
-            (p.map_or(String::new(), |(a, z)| format!(" ports {a} > {z}")), name.to_string())
+            (
+                p.map_or(String::new(), |(a, z)| format!(" ports {a} > {z}")),
+                name.to_string(),
+            )
         }
         1 | 58 => {
             let t = v.transport.and_then(|t| b.get(t..t + 2));
@@ -154,7 +168,10 @@ pub(crate) fn told(b: &[u8]) -> String {
         }
         p => (String::new(), format!("protocol {p}")),
     };
-    let ttl = ip.get(if ip[0] >> 4 == 4 { 8 } else { 7 }).copied().unwrap_or(0);
+    let ttl = ip
+        .get(if ip[0] >> 4 == 4 { 8 } else { 7 })
+        .copied()
+        .unwrap_or(0);
     let later = ip[0] >> 4 == 4 && be16(ip, 6).is_some_and(|f| f & 0x3fff != 0);
     let fragment = if later { ", fragment" } else { "" };
     format!(
@@ -196,11 +213,24 @@ mod tests {
         other[..12].fill(9);
         other.extend([0; 10]);
         assert!(same(&sent, &other, WAY), "addresses of frames, padding");
-        let routed = Way { routed: true, ..WAY };
-        assert!(!same(&sent, &other, routed), "a router's own address counts");
+        let routed = Way {
+            routed: true,
+            ..WAY
+        };
+        assert!(
+            !same(&sent, &other, routed),
+            "a router's own address counts"
+        );
         let less = frame(8, &[0, 1, 0, 2, 0, 8, 0, 0]);
         assert!(!same(&sent, &less, WAY), "a hop");
-        assert!(same(&sent, &less, Way { topmost: true, ..WAY }));
+        assert!(same(
+            &sent,
+            &less,
+            Way {
+                topmost: true,
+                ..WAY
+            }
+        ));
         let mut wrong = sent.clone();
         wrong[24] ^= 1;
         assert!(!same(&sent, &wrong, WAY), "a wrong checksum");
@@ -213,13 +243,20 @@ mod tests {
     fn errors_are_classes() {
         let sent = frame(1, &[0, 1, 0, 2, 0, 8, 0, 0]);
         let error = |kind: u8, from: u8, quoted: usize| {
-            let mut e = frame(64, &[&[kind, 0, 0, 0, 0, 0, 0, 0], &sent[14..14 + quoted]].concat());
+            let mut e = frame(
+                64,
+                &[&[kind, 0, 0, 0, 0, 0, 0, 0], &sent[14..14 + quoted]].concat(),
+            );
             e[23] = 1;
             e[29] = from;
             e
         };
         let f = |e: &[u8]| form(e, &sent, WAY);
-        assert_eq!(f(&error(11, 7, 28)), f(&error(11, 8, 28)), "from another address");
+        assert_eq!(
+            f(&error(11, 7, 28)),
+            f(&error(11, 8, 28)),
+            "from another address"
+        );
         assert_ne!(f(&error(11, 7, 28)), f(&error(3, 7, 28)), "another type");
         assert!(matches!(f(&error(11, 7, 28)), Form::Error(_)));
         // one that quotes nothing is a packet as any other

@@ -77,7 +77,12 @@ pub(crate) fn ip(
         Err(said) => said,
     };
     // "Command failed -:3": the third line
-    let number = |l: &str| l.strip_prefix("Command failed -:")?.trim().parse::<usize>().ok();
+    let number = |l: &str| {
+        l.strip_prefix("Command failed -:")?
+            .trim()
+            .parse::<usize>()
+            .ok()
+    };
     let at = said.lines().find_map(number).and_then(|n| n.checked_sub(1));
     let why: Vec<&str> = (said.lines())
         .filter(|l| !l.starts_with("Command failed"))

@@ -48,10 +48,13 @@ known! {
         "a kernel that forwards has it (RFC 4291 2.6.1); for Onefold's router it is an address as any other";
     NO_HOPS: "packets without a hop left, at a firewall",
         "a router answers with an ICMP error; a firewall of Onefold passes them on";
+    AFTER_END: "bytes behind the end of a list of IPv4 options, at a router",
+        "the kernel clears them; RFC 791 says nothing of them, and Onefold's router passes them on";
     OWN: "packets from a router's own IPv4 addresses",
         "the kernel takes them for forged (accept_local is off, as it is by default); Onefold's router forwards them";
-    GROUP: "pings of groups on an IPv6 link",
-        "the kernel answers by the interface that it was asked at, or not at all; Onefold's router by its routes";
+    GROUP: "packets to groups, and from addresses, of an IPv6 link, for a router",
+        "the namespaces have no addresses of links, so that the kernel says nothing of its own accord: it answers such \
+         packets by its routes, or not at all";
     REJECT: "answers of REJECT",
         "the importers of rules drop without an answer, and say so";
     CUT: "transport headers that are cut short, at rules of iptables",
@@ -68,6 +71,9 @@ pub(crate) struct Sent<'a> {
     pub frame: &'a [u8],
     /// Came in at a firewall.
     pub passes: bool,
+    /// There are firewalls, and routers, in the chain.
+    pub firewalls: bool,
+    pub routers: bool,
     /// There are rules of iptables on the way.
     pub iptables: bool,
     pub mtu: usize,
@@ -118,7 +124,9 @@ pub(crate) fn excuse(
         return Some(CUT);
     }
     if s.passes {
-        let hops = ip.get(if v.ether_type == 0x0800 { 8 } else { 7 }).copied()?;
+        let hops = ip
+            .get(if v.ether_type == 0x0800 { 8 } else { 7 })
+            .copied()?;
         if hops == 0 && (theirs.is_empty() || answers(theirs)) {
             return Some(NO_HOPS);
         }
@@ -127,11 +135,21 @@ pub(crate) fn excuse(
         if !ours.is_empty() && (theirs.is_empty() || answers(theirs) || back) && martian(src, dst) {
             return Some(MARTIAN);
         }
-        if ours.is_empty() && answers(theirs) {
+        if ours.is_empty() && answers(theirs) && s.firewalls {
             return Some(REJECT);
         }
-        return None;
     }
+    if s.routers {
+        at_router(s, ours, theirs)
+    } else {
+        None
+    }
+}
+
+/// The same where there are routers on the way.
+fn at_router(s: &Sent<'_>, ours: &[&(usize, Form)], theirs: &[&(usize, Form)]) -> Option<Known> {
+    let ip = s.frame.get(view(s.frame)?.net..)?;
+    let (src, dst, proto) = ends(ip)?;
     let ends_of_network = |a: &[u8]| s.networks.iter().any(|n| is_end(a, n));
     if (martian(src, dst) || ends_of_network(src) || ends_of_network(dst)) && ours.is_empty() {
         return Some(NO_HOST);
@@ -139,8 +157,11 @@ pub(crate) fn excuse(
     if dst.len() == 16 && (ends_of_network(dst) || ends_of_network(src)) {
         return Some(ANYCAST);
     }
-    if dst.first() == Some(&0xff) && dst.len() == 16 && theirs.is_empty() {
+    if stays(src) || stays(dst) {
         return Some(GROUP);
+    }
+    if src.len() == 4 && ends_early(ip) {
+        return Some(AFTER_END);
     }
     let own = |(a, _): &(IpAddr, u8)| matches!(a, IpAddr::V4(a) if a.octets() == src);
     if theirs.is_empty() && s.networks.iter().any(own) {
@@ -158,7 +179,12 @@ fn is_cut(frame: &[u8]) -> bool {
     let cut = || {
         let v = view(frame)?;
         let ip = frame.get(v.net..)?;
-        let be16 = |at: usize| Some(usize::from(u16::from_be_bytes([*ip.get(at)?, *ip.get(at + 1)?])));
+        let be16 = |at: usize| {
+            Some(usize::from(u16::from_be_bytes([
+                *ip.get(at)?,
+                *ip.get(at + 1)?,
+            ])))
+        };
         let v4 = v.ether_type == 0x0800;
         if v4 && v.proto == 6 && be16(6)? & 0x1fff == 1 {
             return Some(true);
@@ -173,6 +199,22 @@ fn is_cut(frame: &[u8]) -> bool {
         Some(end.min(frame.len()) < v.transport? + whole)
     };
     cut() == Some(true)
+}
+
+/// Is there anything behind the end of a list of IPv4 options (RFC 791)?
+fn ends_early(ip: &[u8]) -> bool {
+    let head = usize::from(ip.first().copied().unwrap_or(0) & 15) * 4;
+    let mut rest = ip.get(20..head).unwrap_or_default();
+    // Bound: an option has one byte at least
+    while let [kind, tail @ ..] = rest {
+        let n = match kind {
+            0 => return tail.iter().any(|b| *b != 0),
+            1 => 1,
+            _ => usize::from(tail.first().copied().unwrap_or(0)).max(2),
+        };
+        rest = rest.get(n..).unwrap_or_default();
+    }
+    false
 }
 
 /// Is it the first address of a network, or the last one of an IPv4 network?
@@ -206,7 +248,8 @@ fn martian(src: &[u8], dst: &[u8]) -> bool {
             own(*s) || own(*d) || group(*s) || group(*d)
         }
         _ => {
-            let own = |a: &[u8]| a.iter().take(15).all(|b| *b == 0) && a.get(15).is_some_and(|b| *b < 2);
+            let own =
+                |a: &[u8]| a.iter().take(15).all(|b| *b == 0) && a.get(15).is_some_and(|b| *b < 2);
             own(src) || own(dst) || stays(src) || stays(dst)
         }
     }

@@ -24,7 +24,9 @@ pub enum KernelError {
         port: String,
     },
     /// A name that no interface can have.
-    #[error("{function}: '{name}' cannot be an interface's name in Linux: 1 to 15 characters without '/' and spaces")]
+    #[error(
+        "{function}: '{name}' cannot be an interface's name in Linux: 1 to 15 characters without '/' and spaces"
+    )]
     Name {
         /// The function.
         function: String,
@@ -58,7 +60,9 @@ pub enum KernelError {
     #[error(transparent)]
     Port(#[from] PortError),
     /// A marker did not come back in time.
-    #[error("{seconds} seconds after a packet the kernel has not worked on what was sent behind it")]
+    #[error(
+        "{seconds} seconds after a packet the kernel has not worked on what was sent behind it"
+    )]
     Silent {
         /// How long it was waited for.
         seconds: u64,

@@ -3,8 +3,8 @@
 use crate::KernelError;
 use crate::commands::{self, own_ip, settings};
 use onefold_chain::import::{Family, RuleFormat};
-use onefold_chain::kernel::{KernelFirewall, KernelForm, KernelFunction, KernelRouter};
 use onefold_chain::kernel::KernelRoute;
+use onefold_chain::kernel::{KernelFirewall, KernelForm, KernelFunction, KernelRouter};
 use onefold_nf::NetSpace;
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -22,6 +22,7 @@ const BEFORE: &[(&str, &str)] = &[
     ("net/ipv4/icmp_msgs_per_sec", "1000000"),
     ("net/ipv4/icmp_msgs_burst", "1000000"),
     ("net/ipv6/icmp/ratelimit", "0"),
+    ("net/ipv6/icmp/error_anycast_as_unicast", "1"),
     ("net/ipv6/conf/all/forwarding", "1"),
     ("net/ipv6/conf/default/forwarding", "1"),
     ("net/ipv6/conf/default/accept_ra", "0"),
@@ -220,7 +221,8 @@ fn routes(
         own_ip(&f.name, space, v6, &addresses.collect::<Vec<_>>())?;
     }
     for v6 in [false, true] {
-        let mine = |route: &&KernelRoute| route.route.net.is_ipv6() == v6 && !is_own(&route.route, r);
+        let mine =
+            |route: &&KernelRoute| route.route.net.is_ipv6() == v6 && !is_own(&route.route, r);
         let mine: Vec<&KernelRoute> = r.routes.iter().filter(mine).collect();
         let lines: Vec<String> = mine.iter().map(|x| line(x, names)).collect();
         if let Err((at, said)) = commands::ip(space, v6, &lines)? {
@@ -269,7 +271,8 @@ fn line(r: &KernelRoute, names: &[String]) -> String {
     let mut words = r.text.split_whitespace().peekable();
     let mut rest: Vec<String> = Vec::new();
     let mut kind = "";
-    if let Some(k @ ("blackhole" | "unicast" | "unreachable" | "prohibit")) = words.peek().copied() {
+    if let Some(k @ ("blackhole" | "unicast" | "unreachable" | "prohibit")) = words.peek().copied()
+    {
         kind = k;
         words.next();
     }
@@ -319,12 +322,18 @@ mod tests {
             of("10.0.0.0/8 via 192.0.2.1 dev 1"),
             "route add 10.0.0.0/8 via 192.0.2.1 dev eth1 onlink"
         );
-        assert_eq!(of("192.0.2.0/24 blackhole"), "route add blackhole 192.0.2.0/24");
+        assert_eq!(
+            of("192.0.2.0/24 blackhole"),
+            "route add blackhole 192.0.2.0/24"
+        );
         assert_eq!(
             of("default via 10.0.2.2 dev eth0 proto dhcp src 10.0.2.15 metric 100 onlink linkdown"),
             "route add default via 10.0.2.2 dev eth0 proto dhcp src 10.0.2.15 metric 100 onlink"
         );
-        assert_eq!(of("10.1.0.0/16 via 192.0.2.1"), "route add 10.1.0.0/16 via 192.0.2.1");
+        assert_eq!(
+            of("10.1.0.0/16 via 192.0.2.1"),
+            "route add 10.1.0.0/16 via 192.0.2.1"
+        );
     }
 
     #[test]

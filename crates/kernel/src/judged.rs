@@ -108,7 +108,13 @@ impl Judged {
         let mut lab = self.lab.borrow_mut();
         let theirs = match lab.failed {
             Some(_) => None,
-            None => judge(&mut lab, source, frame, &ours, self.tracing.then_some(&mut self.lines)),
+            None => judge(
+                &mut lab,
+                source,
+                frame,
+                &ours,
+                self.tracing.then_some(&mut self.lines),
+            ),
         };
         match theirs {
             None => ours.iter().for_each(|(s, t, b)| self.out.push(s, t, b)),
@@ -138,6 +144,8 @@ fn judge(
         networks: &networks,
         frame,
         passes: lab.lab.passes(port),
+        firewalls: lab.lab.has().0,
+        routers: lab.lab.has().1,
         iptables: lab.lab.iptables(),
         mtu: lab.lab.mtu(port),
         families: lab.lab.families(),
@@ -232,7 +240,11 @@ fn exchange(
     let Some(lines) = lines else {
         return lab.lab.exchange(port, frame);
     };
-    let name = |port: usize| lab.ports.get(port).map_or("?".to_string(), |p| p.name.clone());
+    let name = |port: usize| {
+        lab.ports
+            .get(port)
+            .map_or("?".to_string(), |p| p.name.clone())
+    };
     lines.push(format!("in at {}: {}", name(port), told(frame)));
     let monitors = match crate::commands::has("nft") {
         true => lab.lab.monitors()?,
@@ -241,8 +253,15 @@ fn exchange(
     let left = lab.lab.exchange(port, frame);
     lines.extend(monitors.into_iter().flat_map(Monitor::finish));
     let left = left?;
-    let name = |port: usize| lab.ports.get(port).map_or("?".to_string(), |p| p.name.clone());
-    lines.extend(left.iter().map(|l| format!("out at {}: {}", name(l.port), told(&l.bytes))));
+    let name = |port: usize| {
+        lab.ports
+            .get(port)
+            .map_or("?".to_string(), |p| p.name.clone())
+    };
+    lines.extend(
+        left.iter()
+            .map(|l| format!("out at {}: {}", name(l.port), told(&l.bytes))),
+    );
     if left.is_empty() {
         lines.push("nothing left".to_string());
     }

@@ -71,6 +71,8 @@ pub struct Lab {
     iptables: bool,
     /// Networks of routers' interfaces.
     networks: Vec<(IpAddr, u8)>,
+    /// There are firewalls, and routers.
+    has: (bool, bool),
 }
 
 /// Why a chain cannot be in the kernel here, with a cure.
@@ -94,7 +96,10 @@ pub fn obstacle(plan: &KernelPlan) -> Option<KernelError> {
         return missing("there is no 'nft'", "type: apt install nftables");
     }
     if formats(plan).any(|f| f == RuleFormat::Iptables) && !has("iptables-restore") {
-        return missing("there is no 'iptables-restore'", "type: apt install iptables");
+        return missing(
+            "there is no 'iptables-restore'",
+            "type: apt install iptables",
+        );
     }
     None
 }
@@ -154,6 +159,14 @@ impl Lab {
             late: 0,
             families: families(plan),
             networks: networks(plan),
+            has: (
+                plan.functions
+                    .iter()
+                    .any(|f| matches!(f.form, KernelForm::Firewall(_))),
+                plan.functions
+                    .iter()
+                    .any(|f| matches!(f.form, KernelForm::Router(_))),
+            ),
             iptables: formats(plan).any(|f| f == RuleFormat::Iptables),
         };
         let mut names = Vec::new();
@@ -186,11 +199,18 @@ impl Lab {
         let (Some(function), Some(space)) = (plan.functions.get(f), self.spaces.get(f)) else {
             return Ok(());
         };
-        let name = names.get(f).and_then(|n| n.get(port)).cloned().unwrap_or_default();
+        let name = names
+            .get(f)
+            .and_then(|n| n.get(port))
+            .cloned()
+            .unwrap_or_default();
         let (mac, mtu) = interface(plan, (f, port));
         let ours = format!("link add {name} address {mac} mtu {mtu}");
         let up = |name: &str| {
-            vec![format!("link set {name} arp off"), format!("link set {name} up")]
+            vec![
+                format!("link set {name} arp off"),
+                format!("link set {name} up"),
+            ]
         };
         match wires.peers.get(&(f, port)) {
             // laid already
@@ -203,14 +223,23 @@ impl Lab {
                 let Some(other) = self.spaces.get(*g) else {
                     return Ok(());
                 };
-                let peer = names.get(*g).and_then(|n| n.get(*q)).cloned().unwrap_or_default();
+                let peer = names
+                    .get(*g)
+                    .and_then(|n| n.get(*q))
+                    .cloned()
+                    .unwrap_or_default();
                 let (_, mtu) = interface(plan, (*g, *q));
                 // both ends have one address: without ARP an interface sends to its own
                 let add = format!(
                     "{ours} type veth peer name {peer} address {mac} mtu {mtu} netns {}",
                     other.path()
                 );
-                own_ip(&function.name, space, false, &[vec![add], up(&name)].concat())?;
+                own_ip(
+                    &function.name,
+                    space,
+                    false,
+                    &[vec![add], up(&name)].concat(),
+                )?;
                 own_ip(&function.name, other, false, &up(&peer))
             }
             Some(End::Chain(i)) => {
@@ -219,13 +248,20 @@ impl Lab {
                     "{ours} type veth peer name {peer} mtu {MTU} netns {}",
                     tester.path()
                 );
-                own_ip(&function.name, space, false, &[vec![add], up(&name)].concat())?;
+                own_ip(
+                    &function.name,
+                    space,
+                    false,
+                    &[vec![add], up(&name)].concat(),
+                )?;
                 own_ip(&function.name, tester, false, &up(&peer))?;
                 let routed = matches!(function.form, KernelForm::Router(_));
                 let gate = Gate {
                     near: open(tester, &peer)?,
                     far: open(space, &name)?,
-                    mac: mac.parse::<onefold_packet::EtherAddr>().map_or([0; 6], |m| m.0),
+                    mac: mac
+                        .parse::<onefold_packet::EtherAddr>()
+                        .map_or([0; 6], |m| m.0),
                     expected: wires.expected(plan, (f, port)),
                     passes: !routed,
                     routed,
@@ -245,7 +281,8 @@ impl Lab {
     /// `nft` cannot be started.
     pub(crate) fn monitors(&self) -> Result<Vec<Monitor>, KernelError> {
         let all = self.names.iter().zip(&self.spaces);
-        all.map(|(name, space)| Monitor::start(name, space)).collect()
+        all.map(|(name, space)| Monitor::start(name, space))
+            .collect()
     }
 
     /// Which families are compared: IPv4, IPv6.
@@ -256,6 +293,11 @@ impl Lab {
     /// Networks of routers' interfaces.
     pub(crate) fn networks(&self) -> &[(IpAddr, u8)] {
         &self.networks
+    }
+
+    /// Are there firewalls, and routers, in the chain?
+    pub(crate) fn has(&self) -> (bool, bool) {
+        self.has
     }
 
     /// Are there rules of iptables?
@@ -337,7 +379,10 @@ impl Lab {
             // Bound: what is in a socket's buffer; nobody sends meanwhile
             while take(&mut gate.near, (&mut self.free, &mut self.batch), |bytes| {
                 if !chatter(bytes) {
-                    left.push(Left { port, bytes: bytes.to_vec() });
+                    left.push(Left {
+                        port,
+                        bytes: bytes.to_vec(),
+                    });
                 }
                 false
             })?
@@ -349,7 +394,13 @@ impl Lab {
 
     fn losses(&self) -> Result<(), KernelError> {
         for gate in self.gates.iter().flatten() {
-            if let Some(l) = gate.near.losses().into_iter().chain(gate.far.losses()).next() {
+            if let Some(l) = gate
+                .near
+                .losses()
+                .into_iter()
+                .chain(gate.far.losses())
+                .next()
+            {
                 return Err(KernelError::Lost {
                     packets: l.packets,
                     reason: l.reason,
@@ -369,7 +420,12 @@ fn interface(plan: &KernelPlan, (f, port): (usize, usize)) -> (String, u16) {
         },
         _ => {
             let n = f * 2 + port;
-            let mac = format!("02:0f:ff:{:02x}:{:02x}:{:02x}", n >> 16 & 255, n >> 8 & 255, n & 255);
+            let mac = format!(
+                "02:0f:ff:{:02x}:{:02x}:{:02x}",
+                n >> 16 & 255,
+                n >> 8 & 255,
+                n & 255
+            );
             (mac, MTU)
         }
     }
@@ -380,7 +436,9 @@ fn interface(plan: &KernelPlan, (f, port): (usize, usize)) -> (String, u16) {
 /// answer to it, but where there are two routers it may go round until its hop limit ends it.
 fn rounds(plan: &KernelPlan) -> usize {
     let routers = plan.functions.iter();
-    let routers = routers.filter(|f| matches!(f.form, KernelForm::Router(_))).count();
+    let routers = routers
+        .filter(|f| matches!(f.form, KernelForm::Router(_)))
+        .count();
     match routers {
         0 | 1 => plan.functions.len() + 1,
         _ => MOST_HOPS / 2 + plan.functions.len(),

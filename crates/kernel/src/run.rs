@@ -75,7 +75,11 @@ pub fn run(
         if let Some(failed) = lab.borrow_mut().failed.take() {
             return Err(failed);
         }
-        let steps = if watches { pair.right.watched() } else { Vec::new() };
+        let steps = if watches {
+            pair.right.watched()
+        } else {
+            Vec::new()
+        };
         o.packets += u64::from(e.source.is_some());
         let (events, outputs) = pair.last();
         if watches || !outputs.is_empty() {

@@ -79,7 +79,10 @@ impl Monitor {
             text.lines().skip(1).any(|l| {
                 let mut words = l.split_whitespace().skip(1);
                 let netfilter = words.next() == Some("12");
-                netfilter && words.nth(1).is_some_and(|g| g.trim_start_matches('0') != "")
+                netfilter
+                    && words
+                        .nth(1)
+                        .is_some_and(|g| g.trim_start_matches('0') != "")
             })
         };
         while !listens() && begun.elapsed() < START {
@@ -122,7 +125,10 @@ impl Drop for Monitor {
 
 /// A line without the number of the trace.
 fn without_id(line: &str) -> &str {
-    match line.strip_prefix("trace id ").and_then(|r| r.split_once(' ')) {
+    match line
+        .strip_prefix("trace id ")
+        .and_then(|r| r.split_once(' '))
+    {
         Some((_, rest)) => rest,
         None => line,
     }
@@ -134,7 +140,10 @@ mod tests {
 
     #[test]
     fn numbers_of_traces_are_left_out() {
-        assert_eq!(without_id("trace id a95ea7ef ip filter FORWARD rule drop"), "ip filter FORWARD rule drop");
+        assert_eq!(
+            without_id("trace id a95ea7ef ip filter FORWARD rule drop"),
+            "ip filter FORWARD rule drop"
+        );
         assert_eq!(without_id("other"), "other");
     }
 }

@@ -287,7 +287,10 @@ fn json(
     written: &[String],
     seconds: f64,
 ) -> serde_json::Value {
-    let found = o.findings.iter().map(|f| finding_json("kernel", f, ports, graph));
+    let found = o
+        .findings
+        .iter()
+        .map(|f| finding_json("kernel", f, ports, graph));
     serde_json::json!({
         "chain": chain.name,
         "differences": o.findings.len(),
