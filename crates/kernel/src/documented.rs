@@ -115,7 +115,7 @@ pub(crate) fn excuse(
 ) -> Option<Known> {
     let v = view(s.frame)?;
     let ip = s.frame.get(v.net..)?;
-    let (src, dst, proto) = ends(ip)?;
+    let (src, dst, _) = ends(ip)?;
     let answers = |all: &[&(usize, Form)]| {
         let answer = |f: &&(usize, Form)| matches!(f.1, Form::Error(_) | Form::Reset(_));
         !all.is_empty() && all.iter().all(answer)
