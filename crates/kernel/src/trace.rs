@@ -82,7 +82,7 @@ impl Monitor {
                 netfilter
                     && words
                         .nth(1)
-                        .is_some_and(|g| g.trim_start_matches('0') != "")
+                        .is_some_and(|g| !g.trim_start_matches('0').is_empty())
             })
         };
         while !listens() && begun.elapsed() < START {
