@@ -32,6 +32,7 @@ mod args;
 pub mod chains;
 mod error;
 pub mod experiment;
+mod hostile;
 pub mod measure;
 mod ranges;
 mod rng;
@@ -46,6 +47,7 @@ pub use aimed::{AimedParams, AimedSummary, write_aimed};
 pub use answers::answer;
 pub use args::{GenArgs, RuleFormat};
 pub use error::GenError;
+pub use hostile::Hostile;
 pub use ranges::{Addresses, Ports, ProtocolMix, RangeError, Transport};
 pub use rng::Rng;
 pub use rules::{

@@ -14,12 +14,26 @@ pub enum ClientError {
     /// The chain said no.
     #[error("{0}")]
     Refused(Failure),
+    /// It ended while it was asked.
+    #[error("the chain has ended")]
+    Gone,
     /// It does not answer.
     #[error("the chain does not answer: {0}")]
-    Io(#[from] std::io::Error),
+    Io(std::io::Error),
     /// It says something else.
     #[error("the chain's answer is none: {0}")]
     NoAnswer(String),
+}
+
+impl From<std::io::Error> for ClientError {
+    fn from(e: std::io::Error) -> ClientError {
+        match e.kind() {
+            ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
+                ClientError::Gone
+            }
+            _ => ClientError::Io(e),
+        }
+    }
 }
 
 /// A connection to a running chain.
@@ -103,7 +117,7 @@ impl Client {
         let n = bounded.read_until(b'\n', &mut self.pending)?;
         let line = std::mem::take(&mut self.pending);
         match line.len() {
-            _ if n == 0 => Err(ClientError::Io(ErrorKind::UnexpectedEof.into())),
+            _ if n == 0 => Err(ClientError::Gone),
             n if n > MAX_REPLY => Err(ClientError::NoAnswer("it is too long".to_string())),
             _ => serde_json::from_slice(&line).map_err(|e| ClientError::NoAnswer(e.to_string())),
         }

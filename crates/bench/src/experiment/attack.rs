@@ -88,6 +88,17 @@ fn unkeyed(src: u32, dst: u32, sport: u16, dport: u16) -> u32 {
     s ^ d ^ (u32::from(dport) << 16 | u32::from(sport))
 }
 
+/// The source port, from a range, by which a flow of these addresses and destination port is like all others that have
+/// theirs from here, to a hash without a key: the lower 16 bits of [`unkeyed`]. `None`: there is none.
+pub fn collide((src, dst, dport): (u32, u32, u16), range: (u16, u16)) -> Option<u16> {
+    (0..16).find_map(|turns: u16| {
+        // the port's last bits say how far the address is rotated
+        let sport = unkeyed(src, dst, turns, dport) as u16 ^ turns ^ SAME;
+        let good = sport % 16 == turns && (range.0..=range.1).contains(&sport);
+        good.then_some(sport)
+    })
+}
+
 /// Frames that rules allow, all different, all with the same lower 16 bits of [`unkeyed`].
 fn colliding(set: &Generated, rng: &mut Rng) -> Vec<Vec<u8>> {
     let fits = |p: &ProtoMatch| matches!(p, ProtoMatch::Any) || *p == ProtoMatch::Is(17);
@@ -97,12 +108,7 @@ fn colliding(set: &Generated, rng: &mut Rng) -> Vec<Vec<u8>> {
     for _ in 0..64 * TEMPLATES {
         let Some(r) = rng.pick(&rules) else { break };
         let (src, dst, dport) = (within(r.src, rng), within(r.dst, rng), port(r.dport, rng));
-        let alike = (0..16).find_map(|turns: u16| {
-            // the port's last bits say how far the address is rotated
-            let sport = unkeyed(src, dst, turns, dport) as u16 ^ turns ^ SAME;
-            let good = sport % 16 == turns && (r.sport.0..=r.sport.1).contains(&sport);
-            good.then_some(sport)
-        });
+        let alike = collide((src, dst, dport), r.sport);
         if let Some(sport) = alike {
             debug_assert_eq!(unkeyed(src, dst, sport, dport) as u16, SAME);
             all.push(frame_of(src, dst, sport, dport, None, 64));

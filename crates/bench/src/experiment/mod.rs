@@ -29,6 +29,7 @@ mod rules;
 pub mod text;
 mod traffic_mix;
 
+pub(crate) use attack::collide;
 pub use level::Level;
 pub use report::{ExperimentReport, PointReport, RatioReport, SeriesReport, date_of};
 

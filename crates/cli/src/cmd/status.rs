@@ -2,7 +2,7 @@
 
 use crate::common::{self, thousands};
 use anyhow::{Result, anyhow};
-use onefold_control::{Client, ClientError, Request, default_folder, find};
+use onefold_control::{Client, ClientError, Failure, Kind, Request, default_folder, find};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -46,8 +46,10 @@ impl Which {
 
 /// What a chain that says no is reported as: the exit status, its reasons on standard error.
 pub fn refused(e: ClientError, json: bool) -> Result<u8> {
-    let ClientError::Refused(f) = e else {
-        return Err(e.into());
+    let f = match e {
+        ClientError::Refused(f) => f,
+        ClientError::Gone => Failure::new(Kind::Ended, e.to_string()),
+        e => return Err(e.into()),
     };
     for line in &f.details {
         eprintln!("{line}");
@@ -57,7 +59,7 @@ pub fn refused(e: ClientError, json: bool) -> Result<u8> {
         common::print_json(&f.line())?;
     }
     Ok(match f.kind {
-        onefold_control::Kind::BadRequest | onefold_control::Kind::BadInput => common::BAD_INPUT,
+        Kind::BadRequest | Kind::BadInput => common::BAD_INPUT,
         _ => common::HOLDS_NOT,
     })
 }

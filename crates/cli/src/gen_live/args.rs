@@ -3,6 +3,7 @@
 use crate::live::{Poll, seconds};
 use crate::ports::{PortArg, port_arg};
 use clap::ValueEnum;
+use onefold_bench::Hostile;
 use onefold_packet::EtherAddr;
 use onefold_traffic::{Arrivals, Rate};
 use std::net::IpAddr;
@@ -120,6 +121,25 @@ pub struct LiveArgs {
     /// takes the flow for established then
     #[arg(long, requires = "ports", help_heading = "On live ports")]
     pub establish: bool,
+    /// Sends packets of attackers, too, made from those that the chain of --for lets pass; they have no stamps, so that
+    /// figures are those of the others
+    #[arg(
+        long,
+        value_enum,
+        value_name = "ATTACK",
+        requires = "ports",
+        help_heading = "On live ports"
+    )]
+    pub hostile: Option<Hostile>,
+    /// So much of all that is sent is hostile
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value_t = 0.5,
+        requires = "hostile",
+        help_heading = "On live ports"
+    )]
+    pub hostile_share: f64,
     /// Obeys commands on standard input, a JSON object each: `search [NEAR]`, `trial PPS|max SECONDS`
     #[arg(long, hide = true, requires = "ports")]
     pub commands: bool,

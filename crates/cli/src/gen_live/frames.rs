@@ -5,7 +5,7 @@ use crate::cmd::generate::Args;
 use crate::ports::Live;
 use anyhow::{Context, Result, anyhow, bail};
 use onefold_bench::measure::Order;
-use onefold_bench::{Generator, TcpStyle, traffic};
+use onefold_bench::{Generator, Hostile, TcpStyle, traffic};
 use onefold_capture::{CaptureReader, LinkType};
 use onefold_chain::Chain;
 use onefold_traffic::{Load, Stamping};
@@ -20,6 +20,9 @@ const FLOWS: u32 = 10_000;
 const LEAST: u64 = 1 << 16;
 /// Most frames of a capture.
 const MAX_FRAMES: usize = 1 << 24;
+
+/// Different frames of an attacker: more than are sent in a second.
+const HOSTILE_FRAMES: usize = 1 << 19;
 
 /// Frames, and what is known of them.
 pub struct Made {
@@ -158,7 +161,12 @@ fn aimed(args: &Args, spec: &str, ports: &[Live]) -> Result<Option<Made>> {
             load.push(at, &flow, frame.to_vec(), Stamping::Always)?;
         }
         let order = Order::new(t, args.gen_args.zipf, args.gen_args.seed);
-        load.set_order(order.places().to_vec());
+        let mut order = order.places().to_vec();
+        if let Some(kind) = args.live.hostile {
+            let passing: Vec<&[u8]> = (0..t.len()).map(|i| t.get(i)).collect();
+            order = beside(args, kind, (&passing, &order), (at, &mut load))?;
+        }
+        load.set_order(order);
     }
     let mut made = Made::new(load, Some(at));
     if (found.aimed.flows as u64) < flows {
@@ -170,6 +178,39 @@ fn aimed(args: &Args, spec: &str, ports: &[Live]) -> Result<Option<Made>> {
     made.gateway = gateway(&found.chain, found.entry.0 as usize);
     made.aim = Some((found.chain.name.clone(), name.clone()));
     Ok(Some(made))
+}
+
+/// Frames of an attacker are put into the load, and between frames in `order`, at their share of all.
+fn beside(
+    args: &Args,
+    kind: Hostile,
+    (passing, order): (&[&[u8]], &[u32]),
+    (at, load): (usize, &mut Load),
+) -> Result<Vec<u32>> {
+    let frames = kind.frames(passing, HOSTILE_FRAMES, args.gen_args.seed);
+    if frames.is_empty() {
+        bail!(
+            "--hostile {}: none of the packets that pass is of a kind that could be used (--protocols tcp,udp makes both)",
+            kind.option()
+        );
+    }
+    let mut numbers = Vec::with_capacity(frames.len());
+    for f in frames {
+        numbers.push(load.push(at, b"hostile", f, Stamping::Never)?);
+    }
+    let share = args.live.hostile_share;
+    let each = share / (1.0 - share);
+    let (mut all, mut due, mut next) = (Vec::new(), 0.0, numbers.iter().cycle());
+    // Bound: a round of the others, and as many more as there are frames of the attacker
+    for known in order.iter().cycle().take(order.len().max(numbers.len())) {
+        all.push(*known);
+        due += each;
+        while due >= 1.0 {
+            due -= 1.0;
+            all.extend(next.next());
+        }
+    }
+    Ok(all)
 }
 
 /// A frame of a capture: when, at which port, what.

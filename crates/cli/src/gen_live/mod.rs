@@ -178,6 +178,17 @@ fn check(args: &Args) -> Result<()> {
     if !(0.0..1.0).contains(&l.loss) {
         bail!("--loss {}: expected a share, 0 or more, below 1", l.loss);
     }
+    if l.hostile.is_some() && args.aim.is_none() {
+        bail!(
+            "--hostile: attackers' packets are made from those that a chain lets pass; type --for CHAIN"
+        );
+    }
+    if !(0.0..=0.95).contains(&l.hostile_share) {
+        bail!(
+            "--hostile-share {}: expected a share, 0 to 0.95",
+            l.hostile_share
+        );
+    }
     if !(0.0001..=0.5).contains(&l.step) {
         bail!("--step {}: expected 0.0001 to 0.5", l.step);
     }

@@ -40,7 +40,8 @@ fn measured(dir: &Path, rest: &[&str]) -> serde_json::Value {
     let err = String::from_utf8_lossy(&o.stderr);
     let v: serde_json::Value = serde_json::from_slice(&o.stdout).expect(&err);
     let rows = v["rows"].as_array().expect("rows");
-    let passed = rows.iter().any(|r| !r["throughput_pps"].is_null());
+    let figure = |r: &serde_json::Value, key| !r[key].is_null();
+    let passed = (rows.iter()).any(|r| figure(r, "throughput_pps") || figure(r, "overloaded_pps"));
     assert_eq!(
         o.status.code(),
         Some(if passed { 0 } else { 1 }),
@@ -235,4 +236,37 @@ fn bench_live_measures_packets_from_memory() {
         said.starts_with("fw10: ") && said.contains("above the MAC swap"),
         "{v}"
     );
+}
+
+/// Flows beside others, and beside an attacker: what they keep of their rate is told.
+#[test]
+fn bench_live_tells_what_an_attack_leaves() {
+    if !may() {
+        return;
+    }
+    let _turn = TURN.lock();
+    let dir = common::temp("bench-live-attack");
+    let rest = [
+        "--experiment",
+        "attack",
+        "--rows",
+        "benign, packet",
+        "--rows",
+        "SYN flood, packet",
+    ];
+    let v = measured(&dir, &rest);
+    let rows = v["rows"].as_array().expect("rows");
+    let came = |at: usize| rows[at]["overloaded_pps"]["median"].as_f64();
+    assert_eq!(rows.len(), 2, "{v}");
+    assert!(came(0) > Some(0.0) && came(1) > Some(0.0), "{v}");
+    let kept = v["ratios"][0]["ratio"]["median"].as_f64();
+    let wanted = came(1).zip(came(0)).map(|(a, b)| a / (b / 2.0));
+    let off = kept.zip(wanted).map(|(a, b)| (a - b).abs());
+    assert!(off.is_some_and(|off| off < 1e-9), "{v}");
+    let said = v["conclusions"][0].as_str().unwrap_or_default();
+    assert!(said.contains("of 1 cases; least: "), "{v}");
+    // packets of attackers are made from those that pass
+    let args = ["gen", "--port", "packet:lo", "--hostile", "syn-flood"];
+    let (_, err) = common::run(&dir, 2, &args);
+    assert!(err.contains("--for CHAIN"), "{err}");
 }

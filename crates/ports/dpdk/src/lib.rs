@@ -35,7 +35,11 @@ mod port;
 #[cfg(feature = "dpdk")]
 mod queue;
 
-#[cfg(not(feature = "dpdk"))]
+#[cfg(any(not(feature = "dpdk"), test))]
+#[cfg_attr(
+    feature = "dpdk",
+    allow(dead_code, reason = "tested, whatever is built")
+)]
 mod absent;
 
 pub use error::DpdkError;

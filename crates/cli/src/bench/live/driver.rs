@@ -1,6 +1,6 @@
 //! `onefold gen` in the generator's namespace, which makes trials as it is told (`gen --commands`).
 
-use super::rows::{Device, KINDS, Row};
+use super::rows::{Beside, Device, KINDS, Row};
 use super::topology::Topology;
 use anyhow::{Context, Result, anyhow, bail};
 use onefold_bench::measure::{on_all_cores, pin};
@@ -27,6 +27,9 @@ pub struct Trials {
     /// Seed of what is random.
     pub seed: u64,
 }
+
+/// As many flows of TCP as of UDP.
+const BOTH: &str = "tcp,udp";
 
 /// The process.
 pub struct Driver {
@@ -81,8 +84,16 @@ impl Driver {
             c.arg("--no-openings");
         }
         let size = traffic.size.as_ref().unwrap_or(&trials.size);
-        c.args(["--protocols", "udp", "--size", size]);
-        c.args(["--flows", &trials.flows.to_string()]);
+        let (protocols, groups) = match traffic.beside {
+            Beside::Nobody => ("udp", 1),
+            Beside::Benign => (BOTH, 2),
+            Beside::Attacker(_) => (BOTH, 1),
+        };
+        c.args(["--protocols", protocols, "--size", size]);
+        c.args(["--flows", &(groups * trials.flows).to_string()]);
+        if let Beside::Attacker(attack) = traffic.beside {
+            c.args(["--hostile", attack.option()]);
+        }
         c.args(["--trial", &trials.seconds.to_string()]);
         c.args(["--loss", &trials.loss.to_string()]);
         c.args(["--step", &trials.step.to_string()]);

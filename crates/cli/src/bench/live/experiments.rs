@@ -2,11 +2,11 @@
 
 use super::measure::Load;
 use super::report::Published;
-use super::rows::{self, Device, KINDS, Row};
+use super::rows::{self, Beside, Device, KINDS, Row};
 use crate::common;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use onefold_bench::{RuleKind, RuleParams, generate_rules};
+use onefold_bench::{Hostile, RuleKind, RuleParams, generate_rules};
 use std::path::PathBuf;
 
 /// What is measured.
@@ -25,6 +25,9 @@ pub enum Experiment {
     Memory,
     /// Rates of l2fwd, l3fwd (ten routes), fw10 (ten rules) and their chains, by length of frames (Niu et al.).
     Chains,
+    /// The rate of established flows through the ISP edge with 713 rules while half of the packets are an attacker's, in
+    /// their rate beside as many other flows, at as many packets as the generator can send.
+    Attack,
 }
 
 impl Experiment {
@@ -36,6 +39,7 @@ impl Experiment {
             Experiment::Latency => "latency",
             Experiment::Memory => "memory",
             Experiment::Chains => "chains",
+            Experiment::Attack => "attack",
         }
     }
 }
@@ -130,6 +134,7 @@ pub fn plan(experiment: Experiment, rules: &str, long: Option<&RuleFile>) -> Pla
         }
         Experiment::Memory => (from_memory(), Vec::new()),
         Experiment::Chains => (by_size(), Vec::new()),
+        Experiment::Attack => (under_attack(), Vec::new()),
     }
 }
 
@@ -145,6 +150,29 @@ fn from_memory() -> Vec<Row> {
     }
     for n in [1, 4, 8] {
         all.push(Row::memory(&format!("routers-{n}"), &rows::routers(n)));
+    }
+    all
+}
+
+/// The ISP edge, as it is, beside other flows and beside attackers.
+fn under_attack() -> Vec<Row> {
+    let attackers = Hostile::value_variants()
+        .iter()
+        .map(|h| Beside::Attacker(*h));
+    let mut all = Vec::new();
+    for beside in [Beside::Benign].into_iter().chain(attackers) {
+        let name = match beside {
+            Beside::Attacker(attack) => attack.name(),
+            _ => "benign",
+        };
+        let t = rows::shared_edge("acl-713.rules", beside);
+        for ports in ["packet", "xdp"] {
+            all.push(Row::chain(
+                &format!("isp-edge, 713 rules, {name}"),
+                kind(ports),
+                &t,
+            ));
+        }
     }
     all
 }
@@ -173,7 +201,7 @@ fn by_size() -> Vec<Row> {
 /// What others have found.
 pub fn published(e: Experiment) -> Vec<Published> {
     match e {
-        Experiment::Throughput | Experiment::Memory => Vec::new(),
+        Experiment::Throughput | Experiment::Memory | Experiment::Attack => Vec::new(),
         Experiment::Batch => vec![Published {
             source: "SCC, figure 8 (one core, 0.82 Mpps whatever the frame size)",
             reported: "Medians of 270 to 310 us with one frame a system call, 80 to 115 us with 2 to 32; 64 and 128 \

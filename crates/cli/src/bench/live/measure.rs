@@ -3,7 +3,7 @@
 use super::device::{self, Running};
 use super::driver::{Driver, Trials};
 use super::memory::{self, Replays};
-use super::rows::{Device, MEMORY, Row};
+use super::rows::{Beside, Device, MEMORY, Row};
 use super::topology::Topology;
 use super::usage::{self, Core};
 use crate::runner;
@@ -87,6 +87,8 @@ pub struct Sample {
 const STEADY: f64 = 0.9;
 /// The longest rate that is sent: what the port takes.
 const MOST: f64 = 1e9;
+/// Flows beside others are measured for so many seconds at least: protection begins when packets queue up.
+const SHARED: f64 = 0.5;
 /// Packets a second of the warm-up, in which each flow sends, and is answered: the device knows them all then.
 const WARM_UP: f64 = 20_000.0;
 /// It is over when less than this share is lost,
@@ -131,13 +133,17 @@ impl Bench<'_> {
         )?;
         self.warm_up(&mut driver)?;
         let mut s = Sample::default();
+        if row.traffic.beside != Beside::Nobody {
+            self.overload(&mut driver, self.trials.seconds.max(SHARED), &mut s)?;
+            return Ok(s);
+        }
         let found = driver.search(near)?;
         s.pps = number(&found, &["search", "throughput_pps"]);
         s.generator_bound = found["search"]["bound"] == "generator";
         if let Some(pps) = s.pps {
             self.cost(&mut driver, &device, pps, &mut s)?;
         }
-        self.overload(&mut driver, &mut s)?;
+        self.overload(&mut driver, self.trials.seconds, &mut s)?;
         for load in loads {
             let pps = match (load, s.pps) {
                 (Load::Pps(p), _) => Some(*p),
@@ -189,14 +195,14 @@ impl Bench<'_> {
     }
 
     /// What comes through, and how busy the core is, when as many come as the generator sends.
-    fn overload(&self, driver: &mut Driver, s: &mut Sample) -> Result<()> {
+    fn overload(&self, driver: &mut Driver, seconds: f64, s: &mut Sample) -> Result<()> {
         let before = Core::now(self.device_core);
-        let v = driver.trial(MOST, self.trials.seconds)?;
+        let v = driver.trial(MOST, seconds)?;
         let after = Core::now(self.device_core);
         let busy = before.zip(after).map(|(a, b)| b.since(a));
         let came = number(&v, &["rate", "received_pps"]);
         // waiting for what is on its way is in the time, too
-        let sending = self.trials.seconds / (self.trials.seconds + 0.05);
+        let sending = seconds / (seconds + 0.05);
         s.overloaded = came.zip(busy.map(|b| (b.share() / sending).min(1.0)));
         Ok(())
     }

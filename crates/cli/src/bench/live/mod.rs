@@ -1,5 +1,6 @@
 //! `onefold bench live`: chains on network interfaces, beside each other and beside the kernel.
 
+mod attack;
 mod device;
 mod driver;
 mod experiments;
@@ -48,6 +49,7 @@ use topology::Topology;
     sudo onefold bench live --experiment batch --html batch.html\n  \
     sudo onefold bench live --experiment latency --json\n  \
     sudo onefold bench live --experiment memory\n  \
+    sudo onefold bench live --experiment attack --flows 10000\n  \
     sudo onefold bench live --experiment chains --rows 64 --rows mix\n\n\
     Exit status: 0 measured, 1 nothing could be measured, 2 wrong use, or it cannot be done here."
 )]
@@ -160,7 +162,7 @@ pub fn run(args: &Args) -> Result<u8> {
     drop(topology);
     tell(args, &report)?;
     Ok(
-        match report.rows.iter().any(|r| r.throughput_pps.is_some()) {
+        match (report.rows.iter()).any(|r| r.throughput_pps.or(r.overloaded_pps).is_some()) {
             true => common::HOLDS,
             false => common::HOLDS_NOT,
         },
@@ -264,6 +266,10 @@ fn reported(
     (rounds, repeats, order): (usize, usize, Vec<String>),
 ) -> LiveReport {
     let rows: Vec<RowReport> = all.iter().map(|s| row_report(s, loads)).collect();
+    let ratios = match args.experiment {
+        Experiment::Attack => attack::ratios(all.iter().map(|s| (s.row, &s.samples[..]))),
+        e => ratios(e, all),
+    };
     let mut warnings = Vec::new();
     if PROFILE != "release" {
         warnings.push(format!(
@@ -288,12 +294,13 @@ fn reported(
     }
     LiveReport {
         experiment: args.experiment.name(),
-        ratios: ratios(args.experiment, all),
         conclusions: match args.experiment {
+            Experiment::Attack => attack::conclusions(&ratios),
             Experiment::Batch => conclusions(&rows),
             Experiment::Memory => memory::conclusions(&process_times(all)),
             _ => Vec::new(),
         },
+        ratios,
         rows,
         published: published(args.experiment),
         rounds,

@@ -100,7 +100,7 @@ pub struct Parameters {
 /// All of it.
 #[derive(Debug, Clone, Serialize)]
 pub struct LiveReport {
-    /// `throughput`, `batch`, `latency`, `memory` or `chains`.
+    /// `throughput`, `batch`, `latency`, `memory`, `chains` or `attack`.
     pub experiment: &'static str,
     /// The rows.
     pub rows: Vec<RowReport>,

@@ -2,6 +2,7 @@
 
 use super::topology::DEVICE_MACS;
 use crate::ports::port_arg;
+use onefold_bench::Hostile;
 
 /// A kind of port, and how it is written: `{}` is the interface, `{n}` the number of the port (0 or 1), `{socket}` a
 /// socket that both sides know.
@@ -131,6 +132,19 @@ pub struct Traffic {
     /// Flows are opened. The kernel's connection tracking takes a handshake without answers for invalid, and flows
     /// that it sees from the middle for established.
     pub opens: bool,
+    /// What else is sent.
+    pub beside: Beside,
+}
+
+/// What flows share the device with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beside {
+    /// Nothing; they are of UDP.
+    Nobody,
+    /// As many others; TCP and UDP.
+    Benign,
+    /// As many packets of an attacker, which are not counted; TCP and UDP.
+    Attacker(Hostile),
 }
 
 /// A line of the figures.
@@ -202,6 +216,7 @@ pub fn one_way(chain: &str) -> Traffic {
         to_mac: None,
         size: None,
         opens: true,
+        beside: Beside::Nobody,
     }
 }
 
@@ -214,6 +229,15 @@ pub fn isp_edge(rules: &str) -> Traffic {
         to_mac: None,
         size: None,
         opens: true,
+        beside: Beside::Nobody,
+    }
+}
+
+/// The ISP edge with rules of a file, beside others.
+pub fn shared_edge(rules: &str, beside: Beside) -> Traffic {
+    Traffic {
+        beside,
+        ..isp_edge(rules)
     }
 }
 
@@ -226,6 +250,7 @@ pub fn routers(n: usize) -> Traffic {
         to_mac: None,
         size: None,
         opens: true,
+        beside: Beside::Nobody,
     }
 }
 
