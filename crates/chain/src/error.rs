@@ -42,6 +42,8 @@ pub struct Reader {
     pub(crate) share: crate::workers::Share,
     /// What was found of translators.
     pub(crate) translators: Vec<crate::workers::Translator>,
+    /// What functions are in the kernel, where that is asked for.
+    pub(crate) kernel: Option<crate::kernel::KernelPlan>,
 }
 
 impl Reader {
@@ -56,6 +58,7 @@ impl Reader {
             edits: Vec::new(),
             share: crate::workers::Share::default(),
             translators: Vec::new(),
+            kernel: None,
         }
     }
 

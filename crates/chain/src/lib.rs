@@ -6,6 +6,7 @@
 //! - [`kinds`]: network functions without Click. Each is *defined as a graph of elements*, printable as Click text,
 //!   whose line directives point at the rules and routes it was made from.
 //! - [`import`]: rule sets and routes in other tools' formats. What an importer cannot express is refused by name.
+//! - [`kernel`]: a chain as a Linux kernel can have it, for `onefold compare kernel`.
 //! - [`segments`]: a chain some of whose functions run in processes of their own, cut into one chain for each.
 //! - [`schema`]: the JSON Schema of the chain file.
 //!
@@ -18,6 +19,7 @@ pub mod error;
 pub mod file;
 mod find;
 pub mod import;
+pub mod kernel;
 pub mod kinds;
 mod links;
 pub mod live;

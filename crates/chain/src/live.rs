@@ -133,6 +133,18 @@ pub(crate) fn attach(doc: &ChainFile, reader: &mut Reader) {
     }
 }
 
+/// The functions' ports with addresses at the chain's edge.
+pub(crate) fn edges(doc: &ChainFile) -> Vec<PortRef> {
+    let links = links(doc);
+    let begins = doc.ports.values().flat_map(|spec| match &spec.value {
+        PortSpec::Both(t) => vec![t],
+        PortSpec::Apart(a) => a.input.iter().chain(&a.output).collect(),
+    });
+    let refs = begins.filter_map(|t| parse_port(t).ok());
+    refs.filter_map(|at| Some(first_addressed(doc, &links, at)?.0))
+        .collect()
+}
+
 /// All links, those between repeated functions too.
 fn links(doc: &ChainFile) -> Vec<Link> {
     let mut all: Vec<Link> = Vec::new();

@@ -5,9 +5,10 @@ use crate::edit::{self, Edit};
 use crate::error::{ChainError, Reader};
 use crate::file::{ChainFile, ClickSpec, Function, Loc, PortSpec};
 use crate::find::find;
+use crate::kernel::{self, KernelFunction, KernelPlan};
 use crate::kinds::KindCx;
 use crate::links::{PortRef, parse_links, parse_port};
-use crate::live::{Attached, Live, LivePort, attach};
+use crate::live::{Attached, Live, LivePort, attach, edges};
 use crate::params;
 use crate::placement::{self, Placement, Run};
 use crate::places;
@@ -55,22 +56,25 @@ pub fn load_edited(
     edits: &[Edit],
 ) -> Result<(Chain, Vec<Attached>), ChainError> {
     let how = (Live::new(live), Share::default(), edits);
-    let (chain, reader) = load_as(name, options, how)?;
+    let (chain, reader) = load_as(name, options, how, None)?;
     let attached = reader.live.attached_in(&chain);
     Ok((chain, attached))
 }
 
-/// Loads a chain as it is for one of several workers, on network interfaces, with changes.
+/// Loads a chain as it is for one of several workers, on network interfaces, with changes, or for a comparison with the
+/// kernel.
 pub(crate) fn load_as(
     name: &str,
     options: &Options,
     (live, share, edits): (Live, Share, &[Edit]),
+    kernel: Option<KernelPlan>,
 ) -> Result<(Chain, Reader), ChainError> {
     let (path, implied) = find(name, options)?;
     let dir = path.parent().unwrap_or(Path::new(".")).to_path_buf();
     let mut reader = Reader::new(&dir);
     reader.live = live;
     reader.share = share;
+    reader.kernel = kernel;
     reader.edits = edits.to_vec();
     let shown = path.display().to_string();
     let text = match std::fs::read_to_string(&path) {
@@ -87,6 +91,11 @@ pub(crate) fn load_as(
         }
     };
     if path.extension().is_some_and(|e| e == "click") {
+        if reader.kernel.is_some() {
+            let why = "a Click configuration has no equivalent in the kernel: compared are firewalls and routers of \
+                       a chain file";
+            return Err(ChainError::Invalid(vec![Diagnostic::error(why)]));
+        }
         if !edits.is_empty() {
             let why = "a Click configuration has no rules, routes or servers to be changed: change its file, \
                        and reload";
@@ -230,6 +239,9 @@ fn load_inner(
     edit::apply(&mut doc, &edits, file, reader);
     let doc = doc;
     attach(&doc, reader);
+    if let Some(k) = &mut reader.kernel {
+        k.find_edges(edges(&doc));
+    }
     let interconnect = placement::interconnect(&doc, file, reader);
     let cores = Cores::read(doc.cores.as_ref(), file, reader);
     let path = Path::new(shown);
@@ -251,6 +263,9 @@ fn load_inner(
     }
     let mut wiring = read_wiring(&doc, links, file, reader);
     wiring.failed = failed;
+    if let Some(k) = &mut reader.kernel {
+        k.wire(&wiring);
+    }
     let name = doc.name.clone().unwrap_or(default_name);
     let description = doc.description.clone().unwrap_or_default();
     let processes = parts.iter().any(|p| p.info.placement.run != Run::Inline);
@@ -475,6 +490,8 @@ fn build_function(
     file: FileId,
     reader: &mut Reader,
 ) -> Option<Part> {
+    let prepared = reader.kernel.as_ref().map(|k| k.prepared(name, f));
+    let f = prepared.as_ref().unwrap_or(f);
     let mut macs: Vec<String> = f.macs.iter().flatten().map(|m| m.value.clone()).collect();
     if let (Some(r), true) = (&f.router, macs.is_empty()) {
         macs = r.macs();
@@ -526,6 +543,20 @@ fn build_function(
     };
     if reader.diagnostics.iter().filter(|d| d.is_error()).count() > before {
         return None;
+    }
+    if reader.kernel.is_some() {
+        let mut cx = KindCx {
+            name,
+            reader,
+            file,
+            span,
+            rules: Vec::new(),
+        };
+        let form = kernel::form(f, &mut cx)?;
+        let name = name.to_string();
+        if let Some(k) = &mut reader.kernel {
+            k.functions.push(KernelFunction { name, form });
+        }
     }
     let dir = reader.dir.clone();
     let libraries = onefold_click::FileLibraries::new(dir.to_str());

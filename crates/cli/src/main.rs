@@ -110,6 +110,8 @@ enum Command {
     Ask(cmd::ask::Args),
     /// Compares executions of a chain, packet by packet
     Verify(cmd::verify::Args),
+    /// Compares a chain with what else can do the same: `kernel`, Linux with the same rules and routes
+    Compare(cmd::compare::Args),
     /// Measures what a packet costs in chains, beside what it costs to touch a packet at all
     Bench(Box<cmd::bench::Args>),
     /// Generates traffic: captures and rule sets, or packets on network interfaces that are counted and timed
@@ -160,6 +162,7 @@ fn main() -> ExitCode {
         Command::Diff(a) => cmd::diff::run(&a),
         Command::Ask(a) => cmd::ask::run(&a),
         Command::Verify(a) => cmd::verify::run(&a),
+        Command::Compare(a) => cmd::compare::run(&a),
         Command::Bench(a) => cmd::bench::run(&a),
         Command::Gen(a) => cmd::generate::run(&a),
         Command::Click(a) => cmd::click::run(&a),

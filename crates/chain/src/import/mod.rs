@@ -17,5 +17,5 @@ mod terms;
 
 pub use chains::Interfaces;
 pub use routes::{Route, parse_route, read_routes};
-pub use rule::{ReadOptions, Rule, RuleFormat, RuleSet, Verdict, Way, read_rules};
+pub use rule::{ReadOptions, Rule, RuleFormat, RuleSet, Verdict, Way, format_of, read_rules};
 pub use terms::Family;

@@ -104,6 +104,14 @@ fn detect(text: &str) -> RuleFormat {
     }
 }
 
+/// The format of a rule file: the one that is said, or what its text looks like.
+pub fn format_of(text: &str, said: RuleFormat) -> RuleFormat {
+    match said {
+        RuleFormat::Auto => detect(text),
+        f => f,
+    }
+}
+
 /// How a rule file is read.
 #[derive(Debug, Clone)]
 pub struct ReadOptions<'a> {
@@ -164,10 +172,7 @@ pub fn read_rules(
     options: &ReadOptions<'_>,
     span: Span,
 ) -> Option<RuleSet> {
-    let format = match options.format {
-        RuleFormat::Auto => detect(text),
-        f => f,
-    };
+    let format = format_of(text, options.format);
     let request = Request {
         family: options.family,
         chain: options.chain,

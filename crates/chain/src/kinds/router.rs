@@ -156,7 +156,7 @@ impl Router {
         Some(format!("RatedSplitter({}, BURST_SIZE {})", rate?, burst?))
     }
 
-    fn all_routes(&self, cx: &mut KindCx<'_>) -> Vec<(Route, String, u32)> {
+    pub(crate) fn all_routes(&self, cx: &mut KindCx<'_>) -> Vec<(Route, String, u32)> {
         let mut out = Vec::new();
         for r in self.routes.iter().flatten() {
             let l = cx.reader.sources.locate(cx.at(r));

@@ -7,6 +7,7 @@ pub mod burn;
 pub mod capture;
 pub mod check;
 pub mod click;
+pub mod compare;
 pub mod diff;
 pub mod explain;
 mod findings;

@@ -1,0 +1,363 @@
+//! A chain as a Linux kernel can have it: for each function the rules and routes that `iptables-restore`, `nft` and
+//! `ip route` take, as the operator wrote them, and which interface is connected to which.
+//!
+//! This is what `onefold compare kernel` loads into network namespaces. The texts are those of the operator's files, not
+//! what the importers made of them: the kernel judges the importers, too. What has no equivalent in the kernel is an
+//! error with its place and a hint.
+//!
+//! A chain that is loaded for this differs from the one that runs in what the kernel cannot be made to share: ICMP
+//! errors are not limited in rate (the kernel's clock is not the chain's), no redirects are sent (the kernel limits
+//! theirs by a clock of its own), and the routers' ports at the chain's edge have a fixed neighbour, so that nobody has
+//! to answer ARP.
+
+use crate::error::ChainError;
+use crate::file::{Function, Loc};
+use crate::import::{Family, Route, RuleFormat, format_of};
+use crate::kinds::KindCx;
+use crate::kinds::firewall::{Back, Firewall};
+use crate::kinds::router::Router;
+use crate::links::PortRef;
+use crate::live::Live;
+use crate::load::{Options, load_as};
+use crate::stitch::{Chain, Wiring};
+use crate::workers::Share;
+use std::collections::HashSet;
+
+/// The neighbour of a router's port that has none in the chain file.
+pub const NEIGHBOR: &str = "02:0f:00:00:00:fe";
+/// Limits of ICMP errors: as wide as they can be said.
+const ICMP_RATE: u32 = 1_000_000;
+const ICMP_BURST: u32 = 10_000;
+
+/// A chain's functions, and how they are connected.
+#[derive(Debug, Clone, Default)]
+pub struct KernelPlan {
+    /// The functions, in the order of the chain.
+    pub functions: Vec<KernelFunction>,
+    /// Links, each way apart.
+    pub links: Vec<(KernelPort, KernelPort)>,
+    /// The chain's ports: name, where packets enter, where they leave.
+    pub ports: Vec<(String, Option<KernelPort>, Option<KernelPort>)>,
+    /// Ports of routers whose neighbour is given by [`NEIGHBOR`] if the chain file names none.
+    edges: HashSet<(String, usize)>,
+}
+
+/// A function's port.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KernelPort {
+    /// The function's name.
+    pub function: String,
+    /// Its port, from 0.
+    pub port: usize,
+}
+
+/// A function.
+#[derive(Debug, Clone)]
+pub struct KernelFunction {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub form: KernelForm,
+}
+
+/// What a function is in the kernel.
+#[derive(Debug, Clone)]
+pub enum KernelForm {
+    /// Rules at the hook that forwarded packets pass.
+    Firewall(KernelFirewall),
+    /// Addresses and routes.
+    Router(KernelRouter),
+}
+
+/// A firewall.
+#[derive(Debug, Clone, Default)]
+pub struct KernelFirewall {
+    /// Names of the interfaces at port 0 and port 1, where the chain file says them.
+    pub interfaces: [Option<String>; 2],
+    /// The rulesets, at most one for each family; one of nftables may be for both.
+    pub rules: Vec<KernelRules>,
+    /// Which families it has rules for: IPv4, IPv6.
+    pub families: [bool; 2],
+}
+
+/// A ruleset, as it stands in its file.
+#[derive(Debug, Clone)]
+pub struct KernelRules {
+    /// [`RuleFormat::Iptables`] or [`RuleFormat::Nftables`].
+    pub format: RuleFormat,
+    /// The family that it was read for.
+    pub family: Family,
+    /// The file's name, for messages.
+    pub file: String,
+    /// The file's text.
+    pub text: String,
+}
+
+/// A router.
+#[derive(Debug, Clone, Default)]
+pub struct KernelRouter {
+    /// Its interfaces, by port.
+    pub interfaces: Vec<KernelInterface>,
+    /// Its routes, in order.
+    pub routes: Vec<KernelRoute>,
+}
+
+/// An interface of a router.
+#[derive(Debug, Clone, Default)]
+pub struct KernelInterface {
+    /// Its name, if it has one.
+    pub name: Option<String>,
+    /// IPv4 address with the length of its network's prefix.
+    pub address: Option<String>,
+    /// IPv6 address with the length of its network's prefix.
+    pub address6: Option<String>,
+    /// Its MAC address.
+    pub mac: String,
+    /// Most bytes of an IP packet.
+    pub mtu: u16,
+}
+
+/// A route: as it was understood, and as it is written.
+#[derive(Debug, Clone)]
+pub struct KernelRoute {
+    /// As it was understood.
+    pub route: Route,
+    /// As it is written.
+    pub text: String,
+    /// Where.
+    pub file: String,
+    /// Its line there.
+    pub line: u32,
+}
+
+impl From<&PortRef> for KernelPort {
+    fn from(p: &PortRef) -> KernelPort {
+        KernelPort {
+            function: p.function.clone(),
+            port: p.port,
+        }
+    }
+}
+
+/// Loads a chain for a comparison with the kernel, see the module's text.
+///
+/// # Errors
+/// Those of [`crate::load`], and each function that has no equivalent in the kernel, with a hint.
+pub fn load_for_kernel(name: &str, options: &Options) -> Result<(Chain, KernelPlan), ChainError> {
+    let how = (Live::default(), Share::default(), &[][..]);
+    let (chain, mut reader) = load_as(name, options, how, Some(KernelPlan::default()))?;
+    Ok((chain, reader.kernel.take().unwrap_or_default()))
+}
+
+impl KernelPlan {
+    /// Notes the ports at the chain's edge, before functions are built.
+    pub(crate) fn find_edges(&mut self, edges: impl IntoIterator<Item = PortRef>) {
+        let both = |p: PortRef| (p.function, p.port);
+        self.edges.extend(edges.into_iter().map(both));
+    }
+
+    /// Notes how functions are connected.
+    pub(crate) fn wire(&mut self, wiring: &Wiring) {
+        for (l, _) in &wiring.links {
+            let ends: [KernelPort; 2] = [(&l.from).into(), (&l.to).into()];
+            let [from, to] = ends;
+            if l.both {
+                self.links.push((to.clone(), from.clone()));
+            }
+            self.links.push((from, to));
+        }
+        let ports = wiring.ports.iter().map(|(name, entry, exit, _)| {
+            let at = |p: &Option<PortRef>| p.as_ref().map(KernelPort::from);
+            (name.clone(), at(entry), at(exit))
+        });
+        self.ports = ports.collect();
+    }
+
+    /// The function as it is loaded for the comparison.
+    pub(crate) fn prepared(&self, name: &str, f: &Function) -> Function {
+        let mut f = f.clone();
+        if let Some(r) = &mut f.router {
+            r.redirects = Some(false);
+            let number = |value| Loc {
+                value,
+                start: 0,
+                len: 0,
+            };
+            r.icmp_rate = Some(number(ICMP_RATE));
+            r.icmp_burst = Some(number(ICMP_BURST));
+            for (n, i) in r.interfaces.iter_mut().enumerate() {
+                if i.gateway_mac.is_none() && self.edges.contains(&(name.to_string(), n)) {
+                    i.gateway_mac = Some(Loc {
+                        value: NEIGHBOR.to_string(),
+                        start: i.mac.start,
+                        len: i.mac.len,
+                    });
+                }
+            }
+        }
+        f
+    }
+}
+
+/// What a function is in the kernel; what it is not is told, and `None` comes back.
+pub(crate) fn form(f: &Function, cx: &mut KindCx<'_>) -> Option<KernelForm> {
+    if let Some(k) = &f.firewall {
+        return firewall(k, cx).map(KernelForm::Firewall);
+    }
+    if let Some(k) = &f.router {
+        return Some(KernelForm::Router(router(k, cx)));
+    }
+    let kind = [
+        ("a nat function", f.nat.is_some()),
+        ("a load balancer", f.load_balancer.is_some()),
+        ("a dpi function", f.dpi.is_some()),
+        ("a monitor", f.monitor.is_some()),
+        ("a vlan function", f.vlan.is_some()),
+        ("a Click configuration", f.click.is_some()),
+        ("a program of its own", f.native.is_some()),
+        ("a black box", f.external.is_some()),
+    ];
+    if let Some((what, _)) = kind.iter().find(|k| k.1) {
+        refuse(
+            cx,
+            &format!("{what} has no equivalent in the kernel that this comparison can load"),
+            "it compares firewall functions with rules-file in the format iptables or nftables, and router functions",
+        );
+    }
+    None
+}
+
+fn refuse(cx: &mut KindCx<'_>, why: &str, hint: &str) {
+    let text = format!("{}: {why}", cx.name);
+    let span = cx.span;
+    cx.reader.error_hint(span, text, hint);
+}
+
+fn firewall(k: &Firewall, cx: &mut KindCx<'_>) -> Option<KernelFirewall> {
+    let whole = "the kernel is given the ruleset whole, and decides by it alone: leave '";
+    for (given, what) in [
+        (k.chain.is_some(), "chain"),
+        (k.default.is_some(), "default"),
+        (k.back != Back::Same, "back"),
+    ] {
+        if given {
+            refuse(
+                cx,
+                &format!("'{what}' has no equivalent in the kernel"),
+                &format!("{whole}{what}' out of the chain file for this comparison"),
+            );
+            return None;
+        }
+    }
+    let mut out = KernelFirewall {
+        interfaces: [k.interfaces.inside.clone(), k.interfaces.outside.clone()],
+        ..KernelFirewall::default()
+    };
+    let mut ok = true;
+    for (family, rules, file) in [
+        (Family::V4, &k.rules, &k.rules_file),
+        (Family::V6, &k.rules6, &k.rules6_file),
+    ] {
+        if rules.as_ref().is_some_and(|r| !r.is_empty()) {
+            refuse(
+                cx,
+                "rules in IPFilter's language have no equivalent in the kernel",
+                "give 'rules-file' what iptables-save or 'nft -j list ruleset' prints",
+            );
+            ok = false;
+        }
+        let Some(f) = file else { continue };
+        out.families[usize::from(family == Family::V6)] = true;
+        ok &= ruleset(k, cx, family, f, &mut out.rules);
+    }
+    if ok && out.rules.is_empty() {
+        refuse(cx, "there is no ruleset to compare", "give 'rules-file'");
+        ok = false;
+    }
+    ok.then_some(out)
+}
+
+/// Adds a file's ruleset, unless the same one is there.
+fn ruleset(
+    k: &Firewall,
+    cx: &mut KindCx<'_>,
+    family: Family,
+    f: &Loc<String>,
+    to: &mut Vec<KernelRules>,
+) -> bool {
+    let span = cx.at(f);
+    let Some((id, text)) = cx.reader.read(&f.value, span) else {
+        return false;
+    };
+    let file = cx.reader.sources.name(id).to_string();
+    let format = format_of(&text, k.format);
+    if !matches!(format, RuleFormat::Iptables | RuleFormat::Nftables) {
+        let text = format!(
+            "{}: '{file}' is in no format that the kernel's tools read",
+            cx.name
+        );
+        let hint = "compared are the formats iptables and nftables";
+        cx.reader.error_hint(span, text, hint);
+        return false;
+    }
+    if format == RuleFormat::Nftables
+        && let Some(other) = to.iter().find(|r| r.format == RuleFormat::Nftables)
+    {
+        // tables of family inet would be there twice
+        if other.file != file {
+            let text = format!("{}: two rulesets of nftables", cx.name);
+            let hint = "give 'rules-file' and 'rules6-file' the same file: what 'nft -j list ruleset' prints has both families";
+            cx.reader.error_hint(span, text, hint);
+            return false;
+        }
+        return true;
+    }
+    to.push(KernelRules {
+        format,
+        family,
+        file,
+        text,
+    });
+    true
+}
+
+fn router(k: &Router, cx: &mut KindCx<'_>) -> KernelRouter {
+    let text = |v: &Option<Loc<String>>| v.as_ref().map(|v| v.value.clone());
+    let interface = |i: &crate::kinds::router::Interface| KernelInterface {
+        name: i.name.clone(),
+        address: text(&i.address),
+        address6: text(&i.address6),
+        mac: i.mac.value.clone(),
+        mtu: i.mtu.as_ref().map_or(1500, |m| m.value),
+    };
+    let routes = k
+        .all_routes(cx)
+        .into_iter()
+        .map(|(route, file, line)| KernelRoute {
+            text: String::new(),
+            route,
+            file,
+            line,
+        });
+    let mut routes: Vec<KernelRoute> = routes.collect();
+    // as they are written: inline ones first, then those of the file
+    let inline = k.routes.iter().flatten().map(|r| r.value.clone());
+    let mut written: Vec<String> = inline.collect();
+    if let Some(f) = &k.routes_file {
+        let span = cx.at(f);
+        if let Some((_, text)) = cx.reader.read(&f.value, span) {
+            let lines = text.lines();
+            let plain = lines.map(|l| l.split_once('#').map_or(l, |(a, _)| a).trim());
+            written.extend(plain.filter(|l| !l.is_empty()).map(str::to_string));
+        }
+    }
+    if written.len() == routes.len() {
+        for (r, t) in routes.iter_mut().zip(written) {
+            r.text = t;
+        }
+    }
+    KernelRouter {
+        interfaces: k.interfaces.iter().map(interface).collect(),
+        routes,
+    }
+}

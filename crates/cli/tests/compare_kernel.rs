@@ -1,0 +1,427 @@
+//! `onefold compare kernel`: real rules and routes, in the kernel and in Onefold.
+
+mod common;
+
+use common::{onefold, run, temp};
+use serde_json::Value;
+use std::fmt::Write;
+use std::path::Path;
+use std::process::Command;
+
+/// Can chains be compared with the kernel here?
+#[track_caller]
+fn can() -> bool {
+    if onefold_testing::net::Net::new(&["probe"]).is_none() {
+        return false;
+    }
+    for tool in ["nft", "iptables-restore"] {
+        if !onefold_testing::tool(tool) {
+            return false;
+        }
+    }
+    true
+}
+
+const RULES: &str = "*filter
+:INPUT ACCEPT [0:0]
+:FORWARD DROP [0:0]
+:OUTPUT ACCEPT [0:0]
+:SERVICES - [0:0]
+-A FORWARD -i lan0 -s 10.0.0.0/8 -p tcp -m tcp --dport 80 -j ACCEPT
+-A FORWARD -s 192.168.1.0/24 -p udp -m udp --sport 1024:65535 --dport 53 -j ACCEPT
+-A FORWARD -p tcp -m tcp --tcp-flags SYN,RST,ACK,FIN SYN -j SERVICES
+-A FORWARD ! -s 172.16.0.0/12 -p icmp -m icmp --icmp-type 8 -j ACCEPT
+-A FORWARD -p tcp -m multiport --dports 22,443,8000:8080 -j ACCEPT
+-A FORWARD -f -j ACCEPT
+-A FORWARD -m ttl --ttl-lt 5 -j DROP
+-A FORWARD -o wan0 -m iprange --src-range 10.1.2.3-10.1.9.200 -j ACCEPT
+-A FORWARD -p udp -j REJECT --reject-with icmp-port-unreachable
+-A SERVICES -d 203.0.113.0/24 -p tcp -m tcp --dport 25 -j ACCEPT
+-A SERVICES -d 203.0.113.7/32 -j RETURN
+-A SERVICES -p tcp -m tcp --dport 110 -j DROP
+COMMIT
+";
+
+const RULES6: &str = "*filter
+:INPUT ACCEPT [0:0]
+:FORWARD DROP [0:0]
+:OUTPUT ACCEPT [0:0]
+-A FORWARD -s 2001:db8::/32 -p tcp -m tcp --dport 80 -j ACCEPT
+-A FORWARD -p ipv6-icmp -m icmp6 --icmpv6-type 128 -j ACCEPT
+-A FORWARD -p udp -m multiport --dports 53,123 -j ACCEPT
+-A FORWARD -m hl --hl-gt 200 -j DROP
+-A FORWARD -d 2001:db8:1::/48 -j ACCEPT
+COMMIT
+";
+
+const NFT: &str = "table inet filter {
+ set blocked { type ipv4_addr; flags interval; elements = { 10.66.0.0/16, 192.0.2.7 } }
+ chain services {
+  tcp dport { 22, 80, 443 } accept
+  udp dport 53 accept
+  tcp dport 1000-2000 return
+  tcp flags syn / syn,ack drop
+ }
+ chain forward {
+  type filter hook forward priority 0; policy drop;
+  ip saddr @blocked drop
+  iifname \"lan0\" ip saddr 10.0.0.0/8 jump services
+  ip daddr 203.0.113.0/24 tcp dport 25 accept
+  ip6 saddr 2001:db8::/32 tcp dport != 25 accept
+  meta l4proto icmp icmp type echo-request accept
+  icmpv6 type { echo-request, echo-reply } accept
+  udp sport 1024-65535 udp dport 123 reject
+  ip protocol udp ip daddr 198.51.100.1 accept
+ }
+}
+";
+
+const CHAIN: &str = "functions:
+  fw: { firewall: { rules-file: FILE, rules6-file: FILE6, interfaces: { inside: lan0, outside: wan0 } } }
+ports:
+  lan: \"fw[0]\"
+  wan: \"fw[1]\"
+";
+
+fn write(dir: &Path, name: &str, text: &str) {
+    std::fs::write(dir.join(name), text).expect("a file of the test's");
+}
+
+fn firewall(dir: &Path, name: &str, file: &str, file6: &str) {
+    write(
+        dir,
+        name,
+        &CHAIN.replace("FILE6", file6).replace("FILE", file),
+    );
+}
+
+/// Compares; gives the report.
+fn compare(dir: &Path, status: i32, args: &[&str]) -> Value {
+    let all = [&["compare", "kernel"], args, &["--json", "-q"]].concat();
+    let (out, err) = run(dir, status, &all);
+    serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"))
+}
+
+/// How often something that is known was met.
+fn known(v: &Value, what: &str) -> u64 {
+    let all = v["known"].as_array().into_iter().flatten();
+    let found = all.filter(|k| k["what"].as_str().is_some_and(|w| w.starts_with(what)));
+    found.filter_map(|k| k["packets"].as_u64()).sum()
+}
+
+#[test]
+fn rules_of_iptables() {
+    if !can() {
+        return;
+    }
+    let dir = temp("compare-iptables");
+    write(&dir, "v4.rules", RULES);
+    write(&dir, "v6.rules", RULES6);
+    firewall(&dir, "chain.yaml", "v4.rules", "v6.rules");
+    let v = compare(&dir, 0, &["chain.yaml", "--packets", "3000"]);
+    assert_eq!(v["differences"], 0, "{v}");
+    assert!(v["compared"].as_u64() > Some(2500), "{v}");
+    assert!(v["with_output"].as_u64() > Some(1000), "{v}");
+    // REJECT has an answer in the kernel, and none here
+    assert!(known(&v, "answers of REJECT") > 0, "{v}");
+}
+
+/// What is known of both is a difference, too, where that is asked for: here that iptables drops a packet whose
+/// transport header is cut short, or answers to one that it rejects.
+#[test]
+fn what_is_known_is_told_with_strict() {
+    if !can() {
+        return;
+    }
+    let dir = temp("compare-strict");
+    write(&dir, "v4.rules", RULES);
+    write(&dir, "v6.rules", RULES6);
+    firewall(&dir, "chain.yaml", "v4.rules", "v6.rules");
+    let args = [
+        "chain.yaml",
+        "--packets",
+        "2000",
+        "--strict",
+        "--shrink-time",
+        "5",
+    ];
+    let v = compare(&dir, 1, &args);
+    assert_eq!(v["differences"], 1, "{v}");
+    let trace = v["found"][0]["trace_compared"].to_string();
+    assert!(trace.contains("in at "), "{v}");
+}
+
+#[test]
+fn rules_of_nftables() {
+    if !can() {
+        return;
+    }
+    let dir = temp("compare-nftables");
+    write(&dir, "rules.nft", NFT);
+    let json = listed(&dir.join("rules.nft"));
+    write(&dir, "rules.json", &json);
+    firewall(&dir, "chain.yaml", "rules.json", "rules.json");
+    let v = compare(&dir, 0, &["chain.yaml", "--packets", "3000", "--seed", "5"]);
+    assert_eq!(v["differences"], 0, "{v}");
+    assert!(v["with_output"].as_u64() > Some(1000), "{v}");
+}
+
+/// `nft -j list ruleset` of a file, loaded in a namespace of its own.
+fn listed(file: &Path) -> String {
+    let net = onefold_testing::net::Net::new(&["rules"]).expect("a namespace");
+    let nft = |args: &[&str]| {
+        let o = net
+            .command("rules", "nft")
+            .args(args)
+            .output()
+            .expect("nft");
+        assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
+        String::from_utf8(o.stdout).expect("text")
+    };
+    nft(&["-f", &file.display().to_string()]);
+    nft(&["-j", "list", "ruleset"])
+}
+
+/// A rule is changed in one of two files, and the kernel is given the other one: that is found, made small, and
+/// followed through the rules of both.
+#[test]
+fn a_planted_difference_is_found_and_made_small() {
+    if !can() {
+        return;
+    }
+    let dir = temp("compare-planted");
+    write(&dir, "v4.rules", RULES);
+    write(&dir, "v6.rules", RULES6);
+    // a port of a list is missing
+    write(&dir, "other.rules", &RULES.replace("22,443,", "443,"));
+    firewall(&dir, "chain.yaml", "v4.rules", "v6.rules");
+    firewall(&dir, "other.yaml", "other.rules", "v6.rules");
+    let args = [
+        "chain.yaml",
+        "--against",
+        "other.yaml",
+        "--packets",
+        "5000",
+        "--out-dir",
+        "found",
+    ];
+    let v = compare(&dir, 1, &args);
+    assert_eq!(v["differences"], 1, "{v}");
+    let f = &v["found"][0];
+    assert_eq!(f["compared"], "nothing", "{f}");
+    let sequence = f["sequence"].as_array().expect("it came again");
+    assert_eq!(sequence.len(), 1, "{f}");
+    // TCP to port 22
+    let packet = sequence[0]["packet"].as_str().expect("hexadecimal");
+    assert_eq!(&packet[46..48], "06", "{f}");
+    assert_eq!(&packet[72..76], "0016", "{f}");
+    let ours = f["trace_reference"].to_string();
+    assert!(ours.contains("v4.rules:10"), "{f}");
+    let theirs = f["trace_compared"].to_string();
+    assert!(theirs.contains("nothing left"), "{f}");
+    assert!(
+        theirs.contains("FORWARD"),
+        "what the kernel's rules did: {f}"
+    );
+    let captures = v["captures"].as_array().expect("a list");
+    assert!(
+        captures
+            .iter()
+            .all(|c| dir.join(c.as_str().unwrap_or("?")).exists()),
+        "{v}"
+    );
+    assert!(!captures.is_empty(), "{v}");
+}
+
+/// So many routes to three interfaces, one of which takes short packets only.
+fn routes(n: u32) -> String {
+    let mut t = String::new();
+    for i in 0..n {
+        // prefixes of three lengths, some within others
+        let (net, len) = match i % 4 {
+            0 => (i / 4 * 0x0001_0000, 16),
+            3 => (i / 4 * 0x0001_0000 + 0x4000, 20),
+            k => (i / 4 * 0x0001_0000 + k * 0x100, 24),
+        };
+        let net = std::net::Ipv4Addr::from(0x1400_0000 + net);
+        let _ = match i % 23 {
+            5 => writeln!(t, "blackhole {net}/{len}"),
+            _ => writeln!(
+                t,
+                "{net}/{len} via 10.{}.0.{} dev eth{} proto static",
+                i % 3,
+                2 + i % 200,
+                i % 3
+            ),
+        };
+    }
+    t + "default via 10.1.0.254 dev eth1 proto dhcp metric 100\n10.0.0.0/24 dev eth0 proto kernel scope link src 10.0.0.1\n"
+}
+
+/// A router with so many routes, and so many packets; at least so many of them leave.
+fn router(name: &str, number: u32, packets: &str, least: u64) {
+    if !can() {
+        return;
+    }
+    let dir = temp(name);
+    write(&dir, "routes.txt", &routes(number));
+    let chain = "functions:
+  r:
+    router:
+      routes-file: routes.txt
+      interfaces:
+        - { name: eth0, address: 10.0.0.1/24, mac: \"02:00:00:00:00:01\" }
+        - { name: eth1, address: 10.1.0.1/24, mac: \"02:00:00:00:00:02\" }
+        - { name: eth2, address: 10.2.0.1/24, mac: \"02:00:00:00:00:03\", mtu: 600 }
+ports: { a: \"r[0]\", b: \"r[1]\", c: \"r[2]\" }
+";
+    write(&dir, "chain.yaml", chain);
+    let v = compare(&dir, 0, &["chain.yaml", "--packets", packets]);
+    assert_eq!(v["differences"], 0, "{v}");
+    assert!(v["with_output"].as_u64() >= Some(least), "{v}");
+}
+
+#[test]
+fn a_router_with_forty_routes() {
+    router("compare-router", 40, "2000", 400);
+}
+
+/// So many that a program asks the table, whatever is in it.
+#[test]
+fn a_router_with_five_thousand_routes() {
+    router("compare-routes", 5000, "1000", 200);
+}
+
+#[test]
+fn a_router_of_ipv6_behind_a_firewall() {
+    if !can() {
+        return;
+    }
+    let dir = temp("compare-chain");
+    write(&dir, "v6.rules", RULES6);
+    let chain = "functions:
+  fw: { firewall: { rules: [], rules6-file: v6.rules } }
+  r:
+    router:
+      routes: [\"2001:db8:a::/48 via 2001:db8:1::2\", \"default via fe80::9 dev 1\", \"2001:db8:c::/48 blackhole\"]
+      interfaces:
+        - { address6: \"2001:db8:0::1/64\", mac: \"02:00:00:00:00:01\", gateway-mac: \"02:00:00:00:01:01\" }
+        - { address6: \"2001:db8:1::1/64\", mac: \"02:00:00:00:00:02\", gateway-mac: \"02:00:00:00:01:02\" }
+links: [\"fw[1] <-> [0]r\"]
+ports: { lan: \"fw[0]\", wan: \"r[1]\" }
+";
+    write(&dir, "chain.yaml", chain);
+    let v = compare(&dir, 0, &["chain.yaml", "--packets", "1500"]);
+    assert_eq!(v["differences"], 0, "{v}");
+    assert!(v["with_output"].as_u64() > Some(200), "{v}");
+}
+
+/// What has no equivalent is refused by name, each with a hint; this needs no privilege.
+#[test]
+fn what_the_kernel_has_not_is_refused_by_name() {
+    let dir = temp("compare-refused");
+    write(
+        &dir,
+        "v4.rules",
+        "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -p tcp -j ACCEPT\nCOMMIT\n",
+    );
+    let ports = "ports: { lan: \"f[0]\", wan: \"f[1]\" }\n";
+    for (function, words) in [
+        ("monitor: {}", "a monitor has no equivalent"),
+        (
+            "firewall: { rules: [\"allow tcp\"] }",
+            "IPFilter's language",
+        ),
+        (
+            "firewall: { rules-file: v4.rules, default: allow }",
+            "'default' has no equivalent",
+        ),
+        (
+            "firewall: { rules-file: v4.rules, back: allow }",
+            "'back' has no equivalent",
+        ),
+    ] {
+        write(
+            &dir,
+            "chain.yaml",
+            &format!("functions: {{ f: {{ {function} }} }}\n{ports}"),
+        );
+        let o = onefold(&dir, &["compare", "kernel", "chain.yaml"]);
+        let err = String::from_utf8_lossy(&o.stderr).into_owned();
+        assert_eq!(o.status.code(), Some(2), "{function}: {err}");
+        assert!(
+            err.contains(words) && err.contains("chain.yaml:1"),
+            "{function}: {err}"
+        );
+        assert!(
+            err.contains("help") || err.contains("hint"),
+            "{function}: {err}"
+        );
+    }
+}
+
+/// Each thing that is known is on the page that lists them.
+#[test]
+fn the_page_lists_what_is_known() {
+    let page = std::fs::read_to_string(common::root().join("docs/compare.md")).expect("the page");
+    let page: String = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    for k in onefold_kernel::documented::ALL {
+        assert!(
+            page.contains(k.name),
+            "docs/compare.md says nothing of '{}'",
+            k.name
+        );
+        let why: String = k.why.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            page.contains(&why),
+            "docs/compare.md has another reason for '{}'",
+            k.name
+        );
+    }
+}
+
+/// Ctrl-C ends it at once, and no namespace, interface or process is left.
+#[test]
+fn nothing_is_left_behind() {
+    if !can() {
+        return;
+    }
+    let dir = temp("compare-interrupted");
+    write(&dir, "v4.rules", RULES);
+    write(&dir, "v6.rules", RULES6);
+    firewall(&dir, "chain.yaml", "v4.rules", "v6.rules");
+    let args = [
+        "compare",
+        "kernel",
+        "chain.yaml",
+        "--packets",
+        "100000000",
+        "-q",
+    ];
+    let mut child = Command::new(env!("CARGO_BIN_EXE_onefold"))
+        .current_dir(&dir)
+        .args(args)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("it starts");
+    // whenever it comes, it ends it
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    let pid = child.id();
+    let sent = Command::new("kill")
+        .args(["-INT", &pid.to_string()])
+        .status();
+    assert!(sent.is_ok_and(|s| s.success()));
+    let status = child.wait().expect("it ends");
+    assert_eq!(status.code(), Some(130));
+    let mine = |n: String| n.contains("onefold") && n.contains(&pid.to_string());
+    let names = std::fs::read_dir("/run/netns")
+        .into_iter()
+        .flatten()
+        .flatten();
+    assert!(
+        !names
+            .map(|e| e.file_name().to_string_lossy().into_owned())
+            .any(mine)
+    );
+}

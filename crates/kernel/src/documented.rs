@@ -1,0 +1,256 @@
+//! Differences that are known, each with its reason: they are counted, and are none.
+//!
+//! The list is docs/compare.md's; a test compares both.
+
+use crate::canon::{Form, ends};
+use onefold_verify::frame::view;
+use std::net::IpAddr;
+
+/// What is not compared, or differs for a reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Known {
+    /// In a few words.
+    pub name: &'static str,
+    /// Why.
+    pub why: &'static str,
+}
+
+macro_rules! known {
+    ($($id:ident: $name:literal, $why:literal;)*) => {
+        $(
+            #[doc = $name]
+            pub const $id: Known = Known { name: $name, why: $why };
+        )*
+        /// All of them.
+        pub const ALL: &[Known] = &[$($id),*];
+    };
+}
+
+known! {
+    NOT_IP: "frames that are not IP",
+        "the kernel is there as a router; ARP and other protocols are its own business";
+    FAMILY: "packets of a family without rules or addresses",
+        "the chain says nothing of them that a kernel could be told";
+    LONG: "packets longer than the interface they enter by",
+        "a pair of virtual interfaces loses them before any rule";
+    OPTIONS: "IPv4 options at a firewall, and IPv6 hop-by-hop options",
+        "a router reads and changes IPv4 options, a firewall of Onefold passes them as they are; the kernel reads hop-by-hop \
+         options, which a router need not (RFC 8200 4.3), and Onefold's does not";
+    MARTIAN: "addresses that no router forwards, at a firewall",
+        "the kernel drops packets from and to groups, broadcast and the unspecified address (RFC 1812 5.3.7), and IPv6 \
+         packets that must not leave their link (RFC 4291); a firewall of Onefold is no router";
+    NO_HOST: "addresses that no host has, or none beyond its link, at a router",
+        "Onefold's router drops packets from and to 0/8, 127/8, 240/4, groups, ::, ::1, fe80::/10, and the first and last \
+         address of its IPv4 networks first of all (RFC 1812 5.3.7, RFC 4291); newer kernels forward from and to 0/8 and \
+         240/4, take a network's first address for a host's, look at the hop limit first, and at IPv6 sources only where a \
+         packet leaves by another interface than it came by";
+    ANYCAST: "the anycast address of a router's IPv6 networks",
+        "a kernel that forwards has it (RFC 4291 2.6.1); for Onefold's router it is an address as any other";
+    NO_HOPS: "packets without a hop left, at a firewall",
+        "a router answers with an ICMP error; a firewall of Onefold passes them on";
+    AFTER_END: "bytes behind the end of a list of IPv4 options, at a router",
+        "the kernel clears them; RFC 791 says nothing of them, and Onefold's router passes them on";
+    OWN: "packets from a router's own IPv4 addresses",
+        "the kernel takes them for forged (accept_local is off, as it is by default); Onefold's router forwards them";
+    GROUP: "packets to groups, and from addresses, of an IPv6 link, for a router",
+        "the namespaces have no addresses of links, so that the kernel says nothing of its own accord: it answers such \
+         packets by its routes, or not at all";
+    REJECT: "answers of REJECT",
+        "the importers of rules drop without an answer, and say so";
+    CUT: "transport headers that are cut short, at rules of iptables",
+        "iptables drops such a packet, and a TCP fragment that begins within the header (RFC 1858), at the first rule that \
+         looks into its ports, flags or type; for Onefold, as for nftables, the rule does not match";
+    NO_TCP: "TCP for the router itself",
+        "a kernel has TCP, and resets connections that nobody waits for; Onefold's router has none";
+    QUOTED: "source address and length of ICMP errors",
+        "which address an ICMP error comes from, and how much it quotes, is the router's choice (RFC 1812 4.3.2)";
+}
+
+/// What was sent, and what is known of where.
+pub(crate) struct Sent<'a> {
+    pub frame: &'a [u8],
+    /// Came in at a firewall.
+    pub passes: bool,
+    /// There are firewalls, and routers, in the chain.
+    pub firewalls: bool,
+    pub routers: bool,
+    /// There are rules of iptables on the way.
+    pub iptables: bool,
+    pub mtu: usize,
+    pub families: [bool; 2],
+    /// Networks of routers' interfaces.
+    pub networks: &'a [(IpAddr, u8)],
+}
+
+/// Why a frame is not compared at all.
+pub(crate) fn not_compared(s: &Sent<'_>) -> Option<Known> {
+    let Some(v) = view(s.frame) else {
+        return Some(NOT_IP);
+    };
+    let tagged = v.net != 14;
+    let v6 = match v.ether_type {
+        0x0800 if !tagged => false,
+        0x86dd if !tagged => true,
+        _ => return Some(NOT_IP),
+    };
+    if !s.families[usize::from(v6)] {
+        return Some(FAMILY);
+    }
+    if s.frame.len() > s.mtu + 14 {
+        return Some(LONG);
+    }
+    let first = s.frame.get(14).copied().unwrap_or(0);
+    let options = match v6 {
+        false => first & 15 > 5,
+        true => s.frame.get(20) == Some(&0),
+    };
+    ((s.passes || v6) && options).then_some(OPTIONS)
+}
+
+/// Why both may differ; the forms by port, those only of Onefold and those only of the kernel.
+pub(crate) fn excuse(
+    s: &Sent<'_>,
+    ours: &[&(usize, Form)],
+    theirs: &[&(usize, Form)],
+) -> Option<Known> {
+    let v = view(s.frame)?;
+    let ip = s.frame.get(v.net..)?;
+    let (src, dst, _) = ends(ip)?;
+    let answers = |all: &[&(usize, Form)]| {
+        let answer = |f: &&(usize, Form)| matches!(f.1, Form::Error(_) | Form::Reset(_));
+        !all.is_empty() && all.iter().all(answer)
+    };
+    if s.iptables && theirs.is_empty() && !ours.is_empty() && is_cut(s.frame) {
+        return Some(CUT);
+    }
+    if s.passes {
+        let hops = ip
+            .get(if v.ether_type == 0x0800 { 8 } else { 7 })
+            .copied()?;
+        if hops == 0 && (theirs.is_empty() || answers(theirs)) {
+            return Some(NO_HOPS);
+        }
+        // a group, or an address of a link, is looked for at the interface that the packet came in at
+        let back = stays(dst) && theirs.len() == ours.len();
+        if !ours.is_empty() && (theirs.is_empty() || answers(theirs) || back) && martian(src, dst) {
+            return Some(MARTIAN);
+        }
+        if ours.is_empty() && answers(theirs) && s.firewalls {
+            return Some(REJECT);
+        }
+    }
+    if s.routers {
+        at_router(s, ours, theirs)
+    } else {
+        None
+    }
+}
+
+/// The same where there are routers on the way.
+fn at_router(s: &Sent<'_>, ours: &[&(usize, Form)], theirs: &[&(usize, Form)]) -> Option<Known> {
+    let ip = s.frame.get(view(s.frame)?.net..)?;
+    let (src, dst, proto) = ends(ip)?;
+    let ends_of_network = |a: &[u8]| s.networks.iter().any(|n| is_end(a, n));
+    if (martian(src, dst) || ends_of_network(src) || ends_of_network(dst)) && ours.is_empty() {
+        return Some(NO_HOST);
+    }
+    if dst.len() == 16 && (ends_of_network(dst) || ends_of_network(src)) {
+        return Some(ANYCAST);
+    }
+    if stays(src) || stays(dst) {
+        return Some(GROUP);
+    }
+    if src.len() == 4 && ends_early(ip) {
+        return Some(AFTER_END);
+    }
+    let own = |(a, _): &(IpAddr, u8)| matches!(a, IpAddr::V4(a) if a.octets() == src);
+    if theirs.is_empty() && s.networks.iter().any(own) {
+        return Some(OWN);
+    }
+    let reset = |f: &&(usize, Form)| matches!(f.1, Form::Reset(_));
+    if proto == 6 && ours.is_empty() && !theirs.is_empty() && theirs.iter().all(reset) {
+        return Some(NO_TCP);
+    }
+    None
+}
+
+/// Is the transport header not whole: fewer bytes than it has, or a TCP fragment that begins within it?
+fn is_cut(frame: &[u8]) -> bool {
+    let cut = || {
+        let v = view(frame)?;
+        let ip = frame.get(v.net..)?;
+        let be16 = |at: usize| {
+            Some(usize::from(u16::from_be_bytes([
+                *ip.get(at)?,
+                *ip.get(at + 1)?,
+            ])))
+        };
+        let v4 = v.ether_type == 0x0800;
+        if v4 && v.proto == 6 && be16(6)? & 0x1fff == 1 {
+            return Some(true);
+        }
+        let end = v.net + if v4 { be16(2)? } else { 40 + be16(4)? };
+        let whole = match v.proto {
+            6 => 20,
+            33 | 132 => 12,
+            1 | 17 | 58 | 136 => 8,
+            _ => return None,
+        };
+        Some(end.min(frame.len()) < v.transport? + whole)
+    };
+    cut() == Some(true)
+}
+
+/// Is there anything behind the end of a list of IPv4 options (RFC 791)?
+fn ends_early(ip: &[u8]) -> bool {
+    let head = usize::from(ip.first().copied().unwrap_or(0) & 15) * 4;
+    let mut rest = ip.get(20..head).unwrap_or_default();
+    // Bound: an option has one byte at least
+    while let [kind, tail @ ..] = rest {
+        let n = match kind {
+            0 => return tail.iter().any(|b| *b != 0),
+            1 => 1,
+            _ => usize::from(tail.first().copied().unwrap_or(0)).max(2),
+        };
+        rest = rest.get(n..).unwrap_or_default();
+    }
+    false
+}
+
+/// Is it the first address of a network, or the last one of an IPv4 network?
+fn is_end(a: &[u8], (network, len): &(IpAddr, u8)) -> bool {
+    match (network, <[u8; 4]>::try_from(a), <[u8; 16]>::try_from(a)) {
+        (IpAddr::V4(n), Ok(a), _) if *len < 31 => {
+            let (n, a) = (u32::from(*n), u32::from_be_bytes(a));
+            let hosts = u32::MAX.checked_shr(u32::from(*len)).unwrap_or(0);
+            a == n & !hosts || a == n | hosts
+        }
+        (IpAddr::V6(n), _, Ok(a)) if *len < 127 => {
+            let hosts = u128::MAX.checked_shr(u32::from(*len)).unwrap_or(0);
+            u128::from_be_bytes(a) == u128::from(*n) & !hosts
+        }
+        _ => false,
+    }
+}
+
+/// An IPv6 address that is good on one link only: a group, or the link's own.
+fn stays(a: &[u8]) -> bool {
+    let link = a.first() == Some(&0xfe) && a.get(1).is_some_and(|b| b & 0xc0 == 0x80);
+    a.len() == 16 && (link || a.first() == Some(&0xff))
+}
+
+/// Addresses that a router does not forward from, or to.
+fn martian(src: &[u8], dst: &[u8]) -> bool {
+    match (src, dst) {
+        ([s, ..], [d, ..]) if src.len() == 4 => {
+            let group = |a: u8| (224..240).contains(&a);
+            let own = |a: u8| a == 0 || a == 127 || a >= 240;
+            own(*s) || own(*d) || group(*s) || group(*d)
+        }
+        _ => {
+            let own =
+                |a: &[u8]| a.iter().take(15).all(|b| *b == 0) && a.get(15).is_some_and(|b| *b < 2);
+            own(src) || own(dst) || stays(src) || stays(dst)
+        }
+    }
+}

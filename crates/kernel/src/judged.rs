@@ -1,0 +1,336 @@
+//! Reference graph and kernel as one execution, to be held against the reference graph.
+
+use crate::canon::{Form, Way, form, told};
+use crate::documented::{self, Known, QUOTED, Sent};
+use crate::lab::{Lab, Left};
+use crate::trace::Monitor;
+use crate::{KernelError, Options};
+use onefold_element::ElemId;
+use onefold_engine::program::ProgramStep;
+use onefold_engine::{DropCount, Totals};
+use onefold_packet::Timestamp;
+use onefold_verify::frame::view;
+use onefold_verify::generate::Port;
+use onefold_verify::{Outputs, Subject};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// What was counted.
+#[derive(Debug, Clone, Default)]
+pub struct Counts {
+    /// Frames that were compared.
+    pub compared: u64,
+    /// Of these, frames of which something left the kernel.
+    pub with_output: u64,
+    /// Frames that were not compared, and differences that are documented.
+    pub known: BTreeMap<Known, u64>,
+}
+
+/// The kernel, as all copies of an execution share it.
+pub struct SharedLab {
+    lab: Lab,
+    /// The chain's ports, as the lab numbers them.
+    ports: Vec<Port>,
+    pub(crate) counts: Counts,
+    /// What packets come to is counted: not while a difference is shrunk.
+    pub(crate) counting: bool,
+    /// Why it cannot go on.
+    pub(crate) failed: Option<KernelError>,
+    options: Options,
+}
+
+impl SharedLab {
+    /// Of a chain's ports.
+    pub fn new(lab: Lab, ports: &[Port], options: Options) -> Rc<RefCell<SharedLab>> {
+        Rc::new(RefCell::new(SharedLab {
+            lab,
+            ports: ports.to_vec(),
+            counts: Counts::default(),
+            counting: true,
+            failed: None,
+            options,
+        }))
+    }
+
+    fn count(&mut self, k: Known) {
+        if self.counting {
+            *self.counts.known.entry(k).or_default() += 1;
+        }
+    }
+
+    fn port_of(&self, source: ElemId) -> Option<usize> {
+        self.ports.iter().position(|p| p.source == Some(source))
+    }
+
+    fn sink(&self, port: usize) -> ElemId {
+        let sinks = self.ports.get(port).and_then(|p| p.sinks.first());
+        sinks.copied().unwrap_or(ElemId(u32::MAX))
+    }
+}
+
+/// See the module's text. Its outputs are those of the reference graph, unless the kernel's differ.
+pub struct Judged {
+    reference: Box<dyn Subject>,
+    /// Says which rules take packets, for a source that aims at them.
+    program: Option<Box<dyn Subject>>,
+    lab: Rc<RefCell<SharedLab>>,
+    out: Outputs,
+    tracing: bool,
+    lines: Vec<String>,
+}
+
+impl Judged {
+    /// Of a reference graph, which is the one that the kernel's outputs are compared with, and a program of it.
+    pub fn new(
+        reference: Box<dyn Subject>,
+        program: Option<Box<dyn Subject>>,
+        lab: Rc<RefCell<SharedLab>>,
+    ) -> Judged {
+        Judged {
+            reference,
+            program,
+            lab,
+            out: Outputs::default(),
+            tracing: false,
+            lines: Vec::new(),
+        }
+    }
+
+    fn one(&mut self, source: ElemId, frame: &[u8], at: Timestamp) {
+        self.reference.inject(source, &[frame], at);
+        let mut ours = Outputs::default();
+        self.reference.outputs(&mut ours);
+        if let Some(p) = &mut self.program {
+            p.inject(source, &[frame], at);
+            p.outputs(&mut Outputs::default());
+        }
+        let mut lab = self.lab.borrow_mut();
+        let theirs = match lab.failed {
+            Some(_) => None,
+            None => judge(
+                &mut lab,
+                source,
+                frame,
+                &ours,
+                self.tracing.then_some(&mut self.lines),
+            ),
+        };
+        match theirs {
+            None => ours.iter().for_each(|(s, t, b)| self.out.push(s, t, b)),
+            Some(theirs) => {
+                for (sink, bytes) in theirs {
+                    self.out.push(sink, at, &bytes);
+                }
+            }
+        }
+    }
+}
+
+/// What left the kernel, by sink.
+type Theirs = Vec<(ElemId, Vec<u8>)>;
+
+/// `None`: the kernel does what the reference graph does, or something that is documented.
+fn judge(
+    lab: &mut SharedLab,
+    source: ElemId,
+    frame: &[u8],
+    ours: &Outputs,
+    lines: Option<&mut Vec<String>>,
+) -> Option<Theirs> {
+    let port = lab.port_of(source)?;
+    let networks = lab.lab.networks().to_vec();
+    let sent = Sent {
+        networks: &networks,
+        frame,
+        passes: lab.lab.passes(port),
+        firewalls: lab.lab.has().0,
+        routers: lab.lab.has().1,
+        iptables: lab.lab.iptables(),
+        mtu: lab.lab.mtu(port),
+        families: lab.lab.families(),
+    };
+    if let Some(why) = documented::not_compared(&sent) {
+        lab.count(why);
+        return None;
+    }
+    let left = match exchange(lab, port, frame, lines) {
+        Ok(left) => left,
+        Err(e) => {
+            lab.failed = Some(e);
+            return None;
+        }
+    };
+    if lab.counting {
+        lab.counts.compared += 1;
+        lab.counts.with_output += u64::from(!left.is_empty());
+    }
+    let topmost = view(frame).is_some_and(|v| {
+        let at = if v.ether_type == 0x0800 { 8 } else { 7 };
+        sent.passes && frame.get(v.net + at) == Some(&255)
+    });
+    let way = |port: usize| Way {
+        routed: lab.lab.routed(port),
+        topmost,
+    };
+    let number = |sink: ElemId| lab.ports.iter().position(|p| p.sinks.contains(&sink));
+    let mut a: Vec<(usize, Form)> = (ours.iter())
+        .filter_map(|(sink, _, b)| Some((number(sink)?, b)))
+        .map(|(port, b)| (port, form(b, frame, way(port))))
+        .collect();
+    let mut b: Vec<(usize, Form)> = (left.iter())
+        .map(|l| (l.port, form(&l.bytes, frame, way(l.port))))
+        .collect();
+    a.sort();
+    b.sort();
+    if a == b {
+        let errors = |(_, f): &(usize, Form)| matches!(f, Form::Error(_));
+        let bytes = ours.iter().map(|(_, _, b)| b.to_vec()).collect::<Vec<_>>();
+        if a.iter().any(errors) && !left.iter().all(|l| bytes.contains(&l.bytes)) {
+            lab.count(QUOTED);
+        }
+        return None;
+    }
+    let only = |of: &[(usize, Form)], not: &[(usize, Form)]| -> Vec<(usize, Form)> {
+        let mut rest = not.to_vec();
+        let mut only = Vec::new();
+        for x in of {
+            match rest.iter().position(|y| y == x) {
+                Some(i) => drop(rest.swap_remove(i)),
+                None => only.push(x.clone()),
+            }
+        }
+        only
+    };
+    let (only_a, only_b) = (only(&a, &b), only(&b, &a));
+    let (ra, rb): (Vec<_>, Vec<_>) = (only_a.iter().collect(), only_b.iter().collect());
+    if !lab.options.strict
+        && let Some(k) = documented::excuse(&sent, &ra, &rb)
+    {
+        lab.count(k);
+        return None;
+    }
+    // what is the same is shown as the reference graph has it
+    let mut rest: Vec<(ElemId, (usize, Form), &[u8])> = (ours.iter())
+        .filter_map(|(sink, _, b)| {
+            let port = number(sink)?;
+            Some((sink, (port, form(b, frame, way(port))), b))
+        })
+        .collect();
+    let theirs = left.iter().map(|l| {
+        let f = (l.port, form(&l.bytes, frame, way(l.port)));
+        match rest.iter().position(|(_, g, _)| *g == f) {
+            Some(i) => {
+                let (sink, _, bytes) = rest.remove(i);
+                (sink, bytes.to_vec())
+            }
+            None => (lab.sink(l.port), l.bytes.clone()),
+        }
+    });
+    Some(theirs.collect())
+}
+
+/// Sends the frame; with `lines`, what the kernel's rules do with it is written down.
+fn exchange(
+    lab: &mut SharedLab,
+    port: usize,
+    frame: &[u8],
+    lines: Option<&mut Vec<String>>,
+) -> Result<Vec<Left>, KernelError> {
+    let Some(lines) = lines else {
+        return lab.lab.exchange(port, frame);
+    };
+    let name = |port: usize| {
+        lab.ports
+            .get(port)
+            .map_or("?".to_string(), |p| p.name.clone())
+    };
+    lines.push(format!("in at {}: {}", name(port), told(frame)));
+    let monitors = match crate::commands::has("nft") {
+        true => lab.lab.monitors()?,
+        false => Vec::new(),
+    };
+    let left = lab.lab.exchange(port, frame);
+    lines.extend(monitors.into_iter().flat_map(Monitor::finish));
+    let left = left?;
+    let name = |port: usize| {
+        lab.ports
+            .get(port)
+            .map_or("?".to_string(), |p| p.name.clone())
+    };
+    lines.extend(
+        left.iter()
+            .map(|l| format!("out at {}: {}", name(l.port), told(&l.bytes))),
+    );
+    if left.is_empty() {
+        lines.push("nothing left".to_string());
+    }
+    Ok(left)
+}
+
+impl Subject for Judged {
+    fn name(&self) -> &'static str {
+        "kernel"
+    }
+    /// The kernel itself is one and the same: it is as at the start where it keeps no state.
+    fn fork(&self) -> Box<dyn Subject> {
+        Box::new(Judged {
+            reference: self.reference.fork(),
+            program: self.program.as_ref().map(|p| p.fork()),
+            lab: self.lab.clone(),
+            out: Outputs::default(),
+            tracing: false,
+            lines: Vec::new(),
+        })
+    }
+    fn inject(&mut self, source: ElemId, frames: &[&[u8]], at: Timestamp) {
+        for f in frames {
+            self.one(source, f, at);
+        }
+    }
+    fn advance(&mut self, at: Timestamp) {
+        self.reference.advance(at);
+        self.reference.outputs(&mut self.out);
+        if let Some(p) = &mut self.program {
+            p.advance(at);
+            p.outputs(&mut Outputs::default());
+        }
+    }
+    fn clear(&mut self, elem: ElemId) {
+        self.reference.clear(elem);
+        if let Some(p) = &mut self.program {
+            p.clear(elem);
+        }
+    }
+    fn outputs(&mut self, into: &mut Outputs) {
+        for (sink, at, bytes) in self.out.iter() {
+            into.push(sink, at, bytes);
+        }
+        self.out.clear();
+    }
+    fn drops(&self) -> Vec<DropCount> {
+        self.reference.drops()
+    }
+    fn totals(&self) -> Totals {
+        self.reference.totals()
+    }
+    fn state(&mut self) -> Vec<(String, String)> {
+        self.reference.state()
+    }
+    fn start_trace(&mut self) {
+        self.tracing = true;
+        self.lines.clear();
+    }
+    fn take_trace(&mut self) -> Vec<String> {
+        self.tracing = false;
+        std::mem::take(&mut self.lines)
+    }
+    fn watch(&mut self) {
+        if let Some(p) = &mut self.program {
+            p.watch();
+        }
+    }
+    fn watched(&mut self) -> Vec<ProgramStep> {
+        self.program.as_mut().map_or_else(Vec::new, |p| p.watched())
+    }
+}
