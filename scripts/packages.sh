@@ -48,7 +48,8 @@ dpdk() {
 outside() {
   [ "${1:-}" = test ] && grep -qs '^ID=debian' /etc/os-release && [ "$(id -u)" -eq 0 ] && have apt-get || return 0
   local lack=() pair
-  for pair in ip:iproute2 nft:nftables iptables:iptables haproxy:haproxy dpdk-testpmd:dpdk-dev ovs-vswitchd:openvswitch-switch; do
+  for pair in ip:iproute2 nft:nftables iptables:iptables haproxy:haproxy dpdk-testpmd:dpdk-dev \
+    ovs-vswitchd:openvswitch-switch; do
     have "${pair%%:*}" || lack+=("${pair##*:}")
   done
   [ ${#lack[@]} -gt 0 ] || return 0
