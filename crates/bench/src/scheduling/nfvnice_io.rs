@@ -17,10 +17,11 @@ pub const TCP: Experiment = Experiment {
         enters. TCP negotiates ECN.",
     shrunk: "Costs are ten times the paper's. Client, server, generator, launcher and policy share the other core, so \
         that TCP has less than the paper's 4 Gb/s by itself: what is judged is the part of its own rate that it \
-        keeps; client and server go before others there, as they stand for other machines. The third function sleeps for as long as it would compute on its core. In the paper UDP comes from 15 \
-        to 40 s of one run; here there is a run with it and one without. UDP is one port with 256 flows, at a fixed \
-        rate; what is shed is told apart by port. The connection is Onefold's own, not iperf3's: it writes and reads \
-        64 KiB at a time.",
+        keeps; client and server go before others there, as they stand for other machines. The third \
+        function sleeps for as long as it would compute on its core. In the paper UDP comes from 15 to 40 s \
+        of one run; here there is a run with it and one without. UDP is one port with 256 flows, at a fixed \
+        rate; what is shed is told apart by port. The connection is Onefold's own, not iperf3's: it writes \
+        and reads 64 KiB at a time.",
     published: &[(
         "NFVnice, fig. 13",
         "1 TCP, 10 UDP: TCP 4 Gb/s -> 10-30 Mb/s under the default (less than 1%), 3.3 Gb/s under NFVnice; UDP 280 \
