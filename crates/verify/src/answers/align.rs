@@ -1,6 +1,6 @@
 //! Two first-match lists side by side: about which packets do they decide differently?
 //!
-//! FilterList that both have, in the same order, are *common*. If a common line is the first that a packet fits in each
+//! Lines that both have, in the same order, are *common*. If a common line is the first that a packet fits in each
 //! list, it is the same line: were it `i` in one and a later `j` in the other, the packet would fit `i` there, too. So
 //! every packet that is treated differently is decided, on one side at least, by a line that is not common. Only those
 //! are looked at, each with the lines of the other list that it overlaps: what has changed costs time, not what is
