@@ -17,7 +17,7 @@ use std::collections::HashMap;
 pub struct Aligned {
     /// Common lines, by their places in both lists.
     pub common: Vec<(usize, usize)>,
-    /// FilterList that only the old list has, or has elsewhere.
+    /// Lines that only the old list has, or has elsewhere.
     pub old: Vec<usize>,
     /// The same of the new list.
     pub new: Vec<usize>,
@@ -111,7 +111,7 @@ pub struct Lists<'a> {
     pub old: &'a FilterList,
     /// The new one.
     pub new: &'a FilterList,
-    /// FilterList that take all packets that they say they take; others take none away from later ones.
+    /// Lines that take all packets that they say they take; others take none away from later ones.
     pub exact: [&'a dyn Fn(usize) -> bool; 2],
 }
 

@@ -187,7 +187,7 @@ impl<'a> Look<'a> {
             .map_or(ListOutcome::Unknown, |l| l.fate)
     }
 
-    /// FilterList before `until` that overlap a filter and are exact, those of `rule` left out.
+    /// Lines before `until` that overlap a filter and are exact, those of `rule` left out.
     fn before(&self, world: usize, cube: &Filter, until: usize, rule: u32) -> Vec<usize> {
         let Some(w) = self.worlds.get(world) else {
             return Vec::new();
