@@ -150,10 +150,13 @@ fn answer(s: &Subject, all: &[onefold_verify::answers::ask::Question]) -> Found 
 /// What an answer takes for granted.
 fn assumed(f: &Found) -> Vec<String> {
     let mut all = vec![format!(
-        "IP packets in untagged frames, of at most {MTU} bytes, {LEAST_TTL} hops to live or more, no options, no fragments"
+        "IP packets in untagged frames, of at most {MTU} bytes, {LEAST_TTL} hops to live or more, no options, \
+         no fragments"
     )];
     if f.state {
-        all.push("no flow is open but those that such packets begin: replies to flows from elsewhere do not count".into());
+        let state = "no flow is open but those that such packets begin: replies to flows from elsewhere do not \
+                     count";
+        all.push(state.into());
     }
     all
 }

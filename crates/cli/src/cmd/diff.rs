@@ -8,7 +8,7 @@ use crate::progress::Busy;
 use crate::runner;
 use anyhow::Result;
 use onefold_synth::text::Words;
-use onefold_verify::answers::alike::Like;
+use onefold_verify::answers::actions::Like;
 use onefold_verify::answers::differ::{Change, Differences, Does, differences};
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
@@ -24,8 +24,8 @@ const PARTS: usize = 4;
 #[command(
     after_help = "What is compared is what packets meet, not lines: rules may be moved, joined, split or written \
     differently. Each class of packets that is treated differently is told with a packet of it, and what both do with \
-    that packet. Both chains are looked at for all packets; of state (flows of NATs, balancers) it is taken for granted \
-    that both have the same.\n\n\
+    that packet. Both chains are looked at for all packets; of state (flows of NATs, balancers) it is taken for \
+    granted that both have the same.\n\n\
     A rule file alone stands for a firewall that has nothing but its rules: its ports are `inside` and `outside`.\n\n\
     Examples:\n  \
     onefold diff old.rules new.rules\n  \

@@ -497,6 +497,7 @@ fn json(
         (None, Some(f)) => program_steps(f),
         _ => steps(reference),
     };
+    let left = |(p, b): &(String, Vec<u8>)| serde_json::json!({"port": p, "packet": hex(b), "summary": told::line(b)});
     serde_json::json!({
         "chain": chain.name,
         "port": port,
@@ -507,7 +508,7 @@ fn json(
         "punted_steps": steps(synthesized),
         "same": same,
         "truncated": reference.is_some_and(|f| f.truncated) || synthesized.is_some_and(|f| f.truncated),
-        "outputs": outs.iter().map(|(p, b)| serde_json::json!({"port": p, "packet": hex(b), "summary": told::line(b)})).collect::<Vec<_>>(),
+        "outputs": outs.iter().map(left).collect::<Vec<_>>(),
     })
 }
 

@@ -6,7 +6,7 @@
 //! are looked at, each with the lines of the other list that it overlaps: what has changed costs time, not what is
 //! there.
 
-use super::lines::{Exists, Lines, exists};
+use super::filters::{Exists, FilterList, exists};
 use crate::cubes::both;
 use onefold_synth::Program;
 use onefold_synth::program::Filter;
@@ -24,7 +24,11 @@ pub struct Aligned {
 }
 
 /// Finds as many common lines as there are: equal filters that `like` says do the same.
-pub fn align(old: &Lines, new: &Lines, like: &mut dyn FnMut(usize, usize) -> bool) -> Aligned {
+pub fn align(
+    old: &FilterList,
+    new: &FilterList,
+    like: &mut dyn FnMut(usize, usize) -> bool,
+) -> Aligned {
     let mut places: HashMap<&Filter, Vec<usize>> = HashMap::new();
     for j in (0..new.len()).rev() {
         if let Some(f) = new.get(j) {
@@ -104,9 +108,9 @@ pub struct Lists<'a> {
     /// All packets that come to them.
     pub base: &'a Filter,
     /// The old list.
-    pub old: &'a Lines,
+    pub old: &'a FilterList,
     /// The new one.
-    pub new: &'a Lines,
+    pub new: &'a FilterList,
     /// Lines that take all packets that they say they take; others take none away from later ones.
     pub exact: [&'a dyn Fn(usize) -> bool; 2],
 }
@@ -215,7 +219,7 @@ mod tests {
 
     type Box2 = ((u128, u128), (u128, u128), u8);
 
-    fn lines(all: &[Box2]) -> (Lines, Vec<u8>) {
+    fn lines(all: &[Box2]) -> (FilterList, Vec<u8>) {
         let one = |(a, b, _): &Box2| {
             let mut f = Filter::default();
             f.narrow(byte(0), &ValueSet::range(a.0.min(a.1), a.0.max(a.1)), 8);
@@ -226,10 +230,10 @@ mod tests {
         let mut says: Vec<u8> = all.iter().map(|b| b.2).collect();
         filters.push(Filter::default());
         says.push(0);
-        (Lines::new(filters), says)
+        (FilterList::new(filters), says)
     }
 
-    fn decides(l: &(Lines, Vec<u8>), v: [u128; 2]) -> (usize, u8) {
+    fn decides(l: &(FilterList, Vec<u8>), v: [u128; 2]) -> (usize, u8) {
         let fits = |f: &Filter| {
             f.0.iter()
                 .all(|(d, s)| s.contains(if *d == byte(0) { v[0] } else { v[1] }))

@@ -1,16 +1,16 @@
 //! What two chains do differently: classes of packets, each with a packet that shows it.
 //!
-//! Both programs are followed side by side, from every port that both have, stage by stage: lists of rules are aligned
-//! ([`super::align`]), actions compared ([`super::alike`]). Where actions go on in stages, the pair of stages is looked
-//! at, once, for all packets that can come there. Nothing found, and nothing left open, is a proof: for every packet
-//! and every state that both chains may be in, both do the same.
+//! Both programs are followed side by side, from every port that both have, stage by stage: lists of rules are
+//! aligned ([`super::align`]), actions compared ([`super::actions`]). Where actions go on in stages, the pair of
+//! stages is looked at, once, for all packets that can come there. Nothing found, and nothing left open, is a proof:
+//! for every packet and every state that both chains may be in, both do the same.
 //!
 //! Where the reference graph takes over, both graphs must be the same from there on, lists that mean the same put one
-//! for the other ([`super::alike::Terms`]).
+//! for the other ([`super::actions::Terms`]).
 
+use super::actions::{Like, Side, Terms};
 use super::align::{Differing, Lists, align};
-use super::alike::{Like, Side, Terms};
-use super::lines::Lines;
+use super::filters::FilterList;
 use crate::cubes::both;
 use crate::generate::Port;
 use crate::generate::solve::Maker;
@@ -228,7 +228,7 @@ struct Stages<'a> {
 
 impl Stages<'_> {
     /// How the actions of two rules differ.
-    fn alike(&mut self, i: usize, j: usize, terms: &mut Terms<'_>) -> Like {
+    fn compare(&mut self, i: usize, j: usize, terms: &mut Terms<'_>) -> Like {
         let (i, j) = (action(self.old, i), action(self.new, j));
         let (old, new) = (
             self.old.actions.get(i as usize),
@@ -238,7 +238,7 @@ impl Stages<'_> {
             .known
             .entry((i, j))
             .or_insert_with(|| match (old, new) {
-                (Some(a), Some(b)) => terms.alike(a, b),
+                (Some(a), Some(b)) => terms.compare(a, b),
                 _ => Like::Unknown("an action is not there".into()),
             });
         found.clone()
@@ -283,8 +283,8 @@ fn stages(
         unknown.insert("a stage is not there".into());
         return (Vec::new(), next);
     };
-    let x = Lines::new(s.rules.iter().map(|r| r.filter.clone()).collect());
-    let y = Lines::new(t.rules.iter().map(|r| terms.filter(&r.filter)).collect());
+    let x = FilterList::new(s.rules.iter().map(|r| r.filter.clone()).collect());
+    let y = FilterList::new(t.rules.iter().map(|r| terms.filter(&r.filter)).collect());
     let mut both_of = Stages {
         at: (a, b),
         old: s,
@@ -292,12 +292,12 @@ fn stages(
         known: HashMap::new(),
     };
     let aligned = align(&x, &y, &mut |i, j| {
-        matches!(both_of.alike(i, j, terms), Like::Same(_))
+        matches!(both_of.compare(i, j, terms), Like::Same(_))
     });
     let mut seen = BTreeSet::new();
     for (i, j) in &aligned.common {
         if seen.insert((action(s, *i), action(t, *j)))
-            && let Like::Same(list) = both_of.alike(*i, *j, terms)
+            && let Like::Same(list) = both_of.compare(*i, *j, terms)
         {
             next.extend(list);
         }
@@ -312,7 +312,7 @@ fn stages(
         exact: [&|_| true, &|_| true],
     };
     let mut found = Vec::new();
-    let mut like = |i: usize, j: usize| match both_of.alike(i, j, terms) {
+    let mut like = |i: usize, j: usize| match both_of.compare(i, j, terms) {
         Like::Same(list) => {
             next.extend(list);
             true
@@ -331,7 +331,7 @@ fn stages(
     let changed: BTreeSet<usize> = aligned.old.iter().copied().collect();
     let mut classes: BTreeMap<Key, Class> = BTreeMap::new();
     for d in found {
-        let what = both_of.alike(d.old, d.new, terms);
+        let what = both_of.compare(d.old, d.new, terms);
         if let Like::Unknown(why) = &what {
             unknown.insert(why.clone());
             continue;
@@ -369,7 +369,7 @@ impl Class {
     }
 
     /// Adds a pair of rules.
-    fn add(&mut self, d: Differing, (p, x, y): (&Program, &Lines, &Lines)) {
+    fn add(&mut self, d: Differing, (p, x, y): (&Program, &FilterList, &FilterList)) {
         let c = &mut self.change;
         c.pairs += 1;
         note(&mut c.old.rules, d.old);
@@ -388,7 +388,7 @@ impl Class {
 }
 
 /// Notes what the first lines of a list take of a filter's packets.
-fn excepted(to: &mut Vec<Filter>, cube: &Filter, list: &Lines, until: usize) {
+fn excepted(to: &mut Vec<Filter>, cube: &Filter, list: &FilterList, until: usize) {
     for i in list.overlapping(cube, until) {
         let Some(f) = list.get(i).filter(|_| to.len() < MAX_RULES) else {
             return;

@@ -4,8 +4,8 @@
 //! packet is left is not. "Never" and "nothing would change" are proved; where a bound ends the search, nothing is
 //! said.
 
-use super::lines::{Exists, exists};
-use super::list::{Fate, List, World};
+use super::filters::{Exists, exists};
+use super::list::{List, ListOutcome, World};
 use crate::generate::solve::Maker;
 use crate::rng::Rng;
 use onefold_element::model::ValueSet;
@@ -181,10 +181,10 @@ impl<'a> Look<'a> {
         w.and_then(|w| w.filters.get(line)).unwrap_or(&ANY)
     }
 
-    fn fate(&self, world: usize, line: usize) -> Fate {
+    fn fate(&self, world: usize, line: usize) -> ListOutcome {
         let w = self.worlds.get(world);
         w.and_then(|w| w.lines.get(line))
-            .map_or(Fate::Unknown, |l| l.fate)
+            .map_or(ListOutcome::Unknown, |l| l.fate)
     }
 
     /// Lines before `until` that overlap a filter and are exact, those of `rule` left out.

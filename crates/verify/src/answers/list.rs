@@ -9,7 +9,7 @@
 //! Positions are those of an Ethernet frame with an IP packet; where the list stands in the graph does not matter.
 
 use super::align::{Lists, align};
-use super::lines::Lines;
+use super::filters::FilterList;
 use super::terms::{Place, terms};
 use onefold_element::args::ArgScope;
 use onefold_element::model::{Case, Cond, Exit, Model, ValueSet, field, max_of};
@@ -23,7 +23,7 @@ const MAX_ALWAYS: usize = 64;
 
 /// What happens to a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Fate {
+pub enum ListOutcome {
     /// It leaves at this output.
     Output(usize),
     /// It is dropped.
@@ -34,11 +34,11 @@ pub enum Fate {
 
 /// A line: one alternative of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct ListLine {
     /// The argument; `None` for what happens to packets that no rule fits.
     pub argument: Option<usize>,
     /// What happens.
-    pub fate: Fate,
+    pub fate: ListOutcome,
     /// The filter is exactly what the rule takes; else it is more than that.
     pub exact: bool,
 }
@@ -60,9 +60,9 @@ pub struct List {
     /// Which packets.
     pub world: World,
     /// Their filters.
-    pub filters: Lines,
+    pub filters: FilterList,
     /// What the lines are.
-    pub lines: Vec<Line>,
+    pub lines: Vec<ListLine>,
     /// The packets are IPv6's.
     pub six: bool,
 }
@@ -130,7 +130,7 @@ pub fn same_meaning(old: (&GraphSpec, usize), new: (&GraphSpec, usize)) -> bool 
     let pairs = x.iter().zip(&y);
     if !pairs
         .into_iter()
-        .all(|(x, y)| alike(x, &a.args, y, &b.args))
+        .all(|(x, y)| same_in_world(x, &a.args, y, &b.args))
     {
         return false;
     }
@@ -145,19 +145,20 @@ pub fn same_meaning(old: (&GraphSpec, usize), new: (&GraphSpec, usize)) -> bool 
             Ok((names.list(&e.class, &args, World::Whole)?, args))
         };
         match (cut(&one, a), cut(&two, b)) {
-            (Ok((x, p)), Ok((y, q))) => alike(&x, &p, &y, &q),
+            (Ok((x, p)), Ok((y, q))) => same_in_world(&x, &p, &y, &q),
             _ => false,
         }
     })
 }
 
 /// Do both do the same in one world?
-fn alike(x: &List, a: &[String], y: &List, b: &[String]) -> bool {
+fn same_in_world(x: &List, a: &[String], y: &List, b: &[String]) -> bool {
     let mut like = |i: usize, j: usize| match (x.lines.get(i), y.lines.get(j)) {
         (Some(l), Some(m)) if l.exact && m.exact => l.fate == m.fate,
         // the element is asked the same
         (Some(l), Some(m)) => {
-            let text = |args: &'_ [String], l: &Line| l.argument.and_then(|n| args.get(n).cloned());
+            let text =
+                |args: &'_ [String], l: &ListLine| l.argument.and_then(|n| args.get(n).cloned());
             l.exact == m.exact && text(a, l).is_some() && text(a, l) == text(b, m)
         }
         _ => false,
@@ -287,9 +288,9 @@ impl Names {
                 // what a model leaves out behind a last rule that takes everything: no rule fits
                 Some(_) => {
                     filters.extend(in_world(Filter::default(), world));
-                    lines.push(Line {
+                    lines.push(ListLine {
                         argument: None,
-                        fate: Fate::Drop,
+                        fate: ListOutcome::Drop,
                         exact: true,
                     });
                     break;
@@ -299,7 +300,7 @@ impl Names {
         }
         Ok(List {
             world,
-            filters: Lines::new(filters),
+            filters: FilterList::new(filters),
             lines,
             six: six(class),
         })
@@ -411,16 +412,16 @@ fn blind(e: &Expr, there: Option<u16>, cut: &mut bool) -> Expr {
 }
 
 /// What a case is in the list; nothing for the guards that stand before rules.
-fn line(c: &Case, from: usize) -> Option<Line> {
+fn line(c: &Case, from: usize) -> Option<ListLine> {
     if c.origin.is_none() && !c.policy {
         return None;
     }
     let (fate, exact) = match &c.exit {
-        Exit::Port(n) | Exit::PortOrDrop(n, _) => (Fate::Output(*n), true),
-        Exit::Drop(_) => (Fate::Drop, true),
-        _ => (Fate::Unknown, false),
+        Exit::Port(n) | Exit::PortOrDrop(n, _) => (ListOutcome::Output(*n), true),
+        Exit::Drop(_) => (ListOutcome::Drop, true),
+        _ => (ListOutcome::Unknown, false),
     };
-    Some(Line {
+    Some(ListLine {
         argument: c.origin.map(|o| o + from),
         fate,
         exact,

@@ -2,17 +2,17 @@
 //!
 //! - [`ask`]: can packets of some kind get somewhere?
 //! - [`differ`]: what two chains do differently;
-//! - [`align`]: two lists of filters, aligned; [`alike`]: actions compared;
+//! - [`align`]: two lists of filters, aligned; [`actions`]: actions compared;
 //! - [`findings`]: rules that never decide, or without which nothing would change;
 //! - [`list`]: a chain's lists of rules as filters;
-//! - [`lines`]: is there a packet in a set that none of these filters takes?
+//! - [`filters`]: is there a packet in a set that none of these filters takes?
 
+pub mod actions;
 pub mod align;
-pub mod alike;
 pub mod ask;
 pub mod differ;
+pub mod filters;
 pub mod findings;
-pub mod lines;
 pub mod list;
 mod terms;
 mod trial;

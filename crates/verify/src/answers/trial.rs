@@ -2,7 +2,7 @@
 
 use super::ask::{Answer, Candidate, Question};
 use super::differ::{Compared, leaves};
-use super::lines::{Exists, exists};
+use super::filters::{Exists, exists};
 use crate::generate::directed::Directed;
 use crate::generate::hints::Hints;
 use crate::generate::read::Seen;

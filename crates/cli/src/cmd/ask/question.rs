@@ -15,7 +15,7 @@ pub const LANGUAGE: &str = "Questions:\n  \
     can PORT[, PORT ...] reach TARGET [CONDITION ...]?\n\n\
     PORT is a port of the chain where packets come in, or `any`. TARGET is an address (10.0.0.1, 10.0.0.0/8,\n\
     10.0.0.1-10.0.0.9, 2001:db8::/32), a port of the chain where they are to leave, or `anything`.\n\
-    `reach` an address: a packet that is sent to it, or is delivered to it (behind NAT, a balancer), leaves the chain.\n\
+    `reach` an address: a packet that is sent to it, or delivered to it (behind NAT, a balancer), leaves the chain.\n\
     `send to` an address asks only for what packets are as they come in, `deliver to` only for what they are as they\n\
     leave. Without a port where they are to leave, it is any but the one where they come in.\n\n\
     Conditions, in any order, `and` and `with` between them or not:\n  \

@@ -269,7 +269,8 @@ impl List {
         }
         if found > 0 && self.ip {
             crate::say!(
-                "  (of packets with a transport header, and of later fragments; `onefold explain {chain}` says what becomes of all)"
+                "  (of packets with a transport header, and of later fragments; `onefold explain {chain}` says what \
+                 becomes of all)"
             );
         }
     }

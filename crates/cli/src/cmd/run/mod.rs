@@ -204,9 +204,9 @@ pub struct Args {
     /// -L -v` does
     #[arg(long)]
     rules: bool,
-    /// Writes the packets that the chain drops to a capture (.pcapng), as they came in, each with a comment: the element,
-    /// the reason, and the rule that decided. They are found in a pass of its own over the captures, through the chain
-    /// as it is written; of a running chain `onefold capture` has them
+    /// Writes the packets that the chain drops to a capture (.pcapng), as they came in, each with a comment: the
+    /// element, the reason, and the rule that decided. They are found in a pass of its own over the captures, through
+    /// the chain as it is written; of a running chain `onefold capture` has them
     #[arg(long, value_name = "FILE")]
     drops: Option<std::path::PathBuf>,
     /// Prints one JSON object

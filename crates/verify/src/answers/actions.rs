@@ -254,7 +254,7 @@ impl<'a> Terms<'a> {
     }
 
     /// Compares two actions.
-    pub fn alike(&mut self, a: &Action, b: &Action) -> Like {
+    pub fn compare(&mut self, a: &Action, b: &Action) -> Like {
         let mut pairs = Vec::new();
         let binds = |a: &Action| -> Vec<Step> {
             let bind = |s: &&Step| matches!(s, Step::Bind { .. });

@@ -16,16 +16,16 @@ const STEPS: usize = 60_000;
 
 /// Filters in order, with an index of what overlaps what.
 #[derive(Debug, Clone, Default)]
-pub struct Lines {
+pub struct FilterList {
     all: Vec<Filter>,
     index: Index,
 }
 
-impl Lines {
+impl FilterList {
     /// Of these filters.
-    pub fn new(all: Vec<Filter>) -> Lines {
+    pub fn new(all: Vec<Filter>) -> FilterList {
         let index = Index::new(all.iter());
-        Lines { all, index }
+        FilterList { all, index }
     }
     /// How many.
     pub fn len(&self) -> usize {
@@ -139,14 +139,19 @@ mod tests {
         f
     }
 
+    fn a_box() -> impl Strategy<Value = ((u128, u128), (u128, u128))> {
+        ((0u128..16, 0u128..16), (0u128..16, 0u128..16))
+    }
+
     proptest! {
         /// Two fields of sixteen values: what is said to be left is left, and nothing is where nothing is said to be.
         #[test]
-        fn what_is_left_is_known(boxes in proptest::collection::vec(((0u128..16, 0u128..16), (0u128..16, 0u128..16)), 1..14)) {
+        fn what_is_left_is_known(boxes in proptest::collection::vec(a_box(), 1..14)) {
             let all: Vec<Filter> = boxes.iter().map(|(a, b)| filter(*a, *b)).collect();
             let (cube, earlier) = all.split_last().unwrap();
             let earlier: Vec<&Filter> = earlier.iter().collect();
-            let fits = |f: &Filter, v: [u128; 2]| f.0.iter().all(|(d, s)| s.contains(if *d == byte(0) { v[0] } else { v[1] }));
+            let value = |d: Dim, v: [u128; 2]| if d == byte(0) { v[0] } else { v[1] };
+            let fits = |f: &Filter, v: [u128; 2]| f.0.iter().all(|(d, s)| s.contains(value(*d, v)));
             let free = |v: [u128; 2]| fits(cube, v) && !earlier.iter().any(|e| fits(e, v));
             let any = (0..256u128).any(|v| free([v / 16, v % 16]));
             match exists(&Program::default(), cube, &earlier, &mut |_| true) {
