@@ -190,7 +190,8 @@ fn beside(
     let frames = kind.frames(passing, HOSTILE_FRAMES, args.gen_args.seed);
     if frames.is_empty() {
         bail!(
-            "--hostile {}: none of the packets that pass is of a kind that could be used (--protocols tcp,udp makes both)",
+            "--hostile {}: none of the packets that pass is of a kind that could be used; --protocols tcp,udp makes \
+             both",
             kind.option()
         );
     }

@@ -25,8 +25,8 @@ pub enum Experiment {
     Memory,
     /// Rates of l2fwd, l3fwd (ten routes), fw10 (ten rules) and their chains, by length of frames (Niu et al.).
     Chains,
-    /// The rate of established flows through the ISP edge with 713 rules while half of the packets are an attacker's, in
-    /// their rate beside as many other flows, at as many packets as the generator can send.
+    /// The rate of established flows through the ISP edge with 713 rules while half of the packets are an attacker's,
+    /// in their rate beside as many other flows, at as many packets as the generator can send.
     Attack,
 }
 
