@@ -1,9 +1,9 @@
 //! A chain as a Linux kernel can have it: for each function the rules and routes that `iptables-restore`, `nft` and
 //! `ip route` take, as the operator wrote them, and which interface is connected to which.
 //!
-//! This is what `onefold compare kernel` loads into network namespaces. The texts are those of the operator's files, not
-//! what the importers made of them: the kernel judges the importers, too. What has no equivalent in the kernel is an
-//! error with its place and a hint.
+//! This is what `onefold compare kernel` loads into network namespaces. The texts are those of the operator's files,
+//! not what the importers made of them: the kernel judges the importers, too. What has no equivalent in the kernel is
+//! an error with its place and a hint.
 //!
 //! A chain that is loaded for this differs from the one that runs in what the kernel cannot be made to share: ICMP
 //! errors are not limited in rate (the kernel's clock is not the chain's), no redirects are sent (the kernel limits
@@ -306,7 +306,8 @@ fn ruleset(
         // tables of family inet would be there twice
         if other.file != file {
             let text = format!("{}: two rulesets of nftables", cx.name);
-            let hint = "give 'rules-file' and 'rules6-file' the same file: what 'nft -j list ruleset' prints has both families";
+            let hint = "give 'rules-file' and 'rules6-file' the same file: what 'nft -j list ruleset' prints has both \
+                        families";
             cx.reader.error_hint(span, text, hint);
             return false;
         }

@@ -32,6 +32,7 @@ mod rules;
 pub mod segments;
 mod stitch;
 mod values;
+mod wiring;
 mod workers;
 mod yaml;
 

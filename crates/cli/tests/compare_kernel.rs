@@ -255,7 +255,8 @@ fn routes(n: u32) -> String {
             ),
         };
     }
-    t + "default via 10.1.0.254 dev eth1 proto dhcp metric 100\n10.0.0.0/24 dev eth0 proto kernel scope link src 10.0.0.1\n"
+    t + "default via 10.1.0.254 dev eth1 proto dhcp metric 100\n\
+         10.0.0.0/24 dev eth0 proto kernel scope link src 10.0.0.1\n"
 }
 
 /// A router with so many routes, and so many packets; at least so many of them leave.

@@ -1,7 +1,7 @@
 //! Frames as they are compared.
 //!
-//! Both executions are brought into one form before they are compared. What it leaves out is said where it is done; each
-//! of these rules is listed in docs/compare.md.
+//! Both executions are brought into one form before they are compared. What it leaves out is said where it is done;
+//! each of these rules is listed in docs/compare.md.
 
 use onefold_verify::frame::{is_error, view};
 

@@ -34,16 +34,16 @@ known! {
     LONG: "packets longer than the interface they enter by",
         "a pair of virtual interfaces loses them before any rule";
     OPTIONS: "IPv4 options at a firewall, and IPv6 hop-by-hop options",
-        "a router reads and changes IPv4 options, a firewall of Onefold passes them as they are; the kernel reads hop-by-hop \
-         options, which a router need not (RFC 8200 4.3), and Onefold's does not";
+        "a router reads and changes IPv4 options, a firewall of Onefold passes them as they are; the kernel reads \
+         hop-by-hop options, which a router need not (RFC 8200 4.3), and Onefold's does not";
     MARTIAN: "addresses that no router forwards, at a firewall",
         "the kernel drops packets from and to groups, broadcast and the unspecified address (RFC 1812 5.3.7), and IPv6 \
          packets that must not leave their link (RFC 4291); a firewall of Onefold is no router";
     NO_HOST: "addresses that no host has, or none beyond its link, at a router",
-        "Onefold's router drops packets from and to 0/8, 127/8, 240/4, groups, ::, ::1, fe80::/10, and the first and last \
-         address of its IPv4 networks first of all (RFC 1812 5.3.7, RFC 4291); newer kernels forward from and to 0/8 and \
-         240/4, take a network's first address for a host's, look at the hop limit first, and at IPv6 sources only where a \
-         packet leaves by another interface than it came by";
+        "Onefold's router drops packets from and to 0/8, 127/8, 240/4, groups, ::, ::1, fe80::/10, and the first and \
+         last address of its IPv4 networks first of all (RFC 1812 5.3.7, RFC 4291); newer kernels forward from and to \
+         0/8 and 240/4, take a network's first address for a host's, look at the hop limit first, and at IPv6 sources \
+         only where a packet leaves by another interface than it came by";
     ANYCAST: "the anycast address of a router's IPv6 networks",
         "a kernel that forwards has it (RFC 4291 2.6.1); for Onefold's router it is an address as any other";
     NO_HOPS: "packets without a hop left, at a firewall",
@@ -58,8 +58,8 @@ known! {
     REJECT: "answers of REJECT",
         "the importers of rules drop without an answer, and say so";
     CUT: "transport headers that are cut short, at rules of iptables",
-        "iptables drops such a packet, and a TCP fragment that begins within the header (RFC 1858), at the first rule that \
-         looks into its ports, flags or type; for Onefold, as for nftables, the rule does not match";
+        "iptables drops such a packet, and a TCP fragment that begins within the header (RFC 1858), at the first rule \
+         that looks into its ports, flags or type; for Onefold, as for nftables, the rule does not match";
     NO_TCP: "TCP for the router itself",
         "a kernel has TCP, and resets connections that nobody waits for; Onefold's router has none";
     QUOTED: "source address and length of ICMP errors",

@@ -37,8 +37,8 @@ const BEFORE: &[(&str, &str)] = &[
     ("net/ipv6/conf/default/addr_gen_mode", "1"),
 ];
 
-/// Of a firewall, too: what comes in at one interface goes out at the other, whatever its addresses, and what the kernel
-/// answers goes back to where the packet came from.
+/// Of a firewall, too: what comes in at one interface goes out at the other, whatever its addresses, and what the
+/// kernel answers goes back to where the packet came from.
 const PASSING: &[(&str, &str)] = &[
     ("net/ipv4/conf/all/route_localnet", "1"),
     ("net/ipv4/conf/default/route_localnet", "1"),
@@ -187,13 +187,16 @@ fn own_table(
     let cases = |make: fn(u32) -> String| (0..255).map(make).collect::<Vec<_>>().join(", ");
     let _ = writeln!(
         t,
-        " chain prerouting {{\n  type filter hook prerouting priority -450; policy accept;\n{marks}  ip ttl vmap {{ {} }}\n }}\n}}",
+        " chain prerouting {{\n  type filter hook prerouting priority -450; policy accept;\n{marks}  \
+         ip ttl vmap {{ {} }}\n }}\n}}",
         cases(|n| format!("{n} : jump ttl{n}"))
     );
     if has_ipv6() {
         let _ = writeln!(
             t,
-            "table ip6 onefold {{\n map up {{\n  typeof ip6 hoplimit : ip6 hoplimit\n  elements = {{ {} }}\n }}\n chain prerouting {{\n  type filter hook prerouting priority -450; policy accept;\n{marks}  ip6 hoplimit set ip6 hoplimit map @up\n }}\n}}",
+            "table ip6 onefold {{\n map up {{\n  typeof ip6 hoplimit : ip6 hoplimit\n  elements = {{ {} }}\n }}\n \
+             chain prerouting {{\n  type filter hook prerouting priority -450; policy accept;\n{marks}  \
+             ip6 hoplimit set ip6 hoplimit map @up\n }}\n}}",
             cases(|n| format!("{n} : {}", n + 1))
         );
     }

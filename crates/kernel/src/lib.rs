@@ -5,7 +5,8 @@
 //! A packet is sent into the namespace behind its port by a packet socket, and what comes out anywhere is compared with
 //! what the reference graph gives.
 //!
-//! - [`Lab`]: the namespaces, and what is asked of them: [`Lab::exchange`] sends one frame and collects what comes of it.
+//! - [`Lab`]: the namespaces, and what is asked of them: [`Lab::exchange`] sends one frame and collects what comes of
+//!   it.
 //! - [`Judged`]: reference graph and kernel as one [`Subject`](onefold_verify::Subject) for
 //!   [`Pair`](onefold_verify::Pair): what the kernel does alike, or differently for a reason that is written down
 //!   ([`documented`]), is what the reference graph does; anything else is a difference, which `onefold_verify` shrinks.

@@ -16,7 +16,8 @@ const NEXT: Duration = Duration::from_millis(300);
 /// Most lines of one packet's way through a function.
 const MAX_LINES: usize = 200;
 /// Marks packets, in front of everything else.
-const ON: &str = "table inet onefold_trace {\n chain prerouting {\n  type filter hook prerouting priority -500; policy accept;\n  meta nftrace set 1\n }\n}\n";
+const ON: &str = "table inet onefold_trace {\n chain prerouting {\n  \
+     type filter hook prerouting priority -500; policy accept;\n  meta nftrace set 1\n }\n}\n";
 const OFF: &str = "delete table inet onefold_trace\n";
 
 /// `nft monitor trace` in a function's namespace.

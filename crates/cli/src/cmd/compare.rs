@@ -42,20 +42,21 @@ enum With {
 /// Options of `onefold compare kernel`.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Each function of the chain becomes a network namespace: of a firewall the rules file goes to iptables-restore,\n\
-    ip6tables-restore or nft -j, of a router the addresses and the lines of its routes to ip. Generated packets (those of\n\
-    `verify`) enter by virtual interfaces, one after the other, and what leaves is compared with the chain's reference graph:\n\
-    which port or none, every byte, ICMP errors and resets by kind. A difference is shrunk to a short sequence of simple\n\
-    packets and followed on both sides. Differences that are known are listed with their reasons and counted\n\
-    (docs/compare.md). Nothing is left behind: namespaces are gone with the process.\n\n\
-    Functions that have an equivalent: firewall with rules-file in the format iptables or nftables; router. Needs root, ip, nft,\n\
-    and for rules of iptables iptables-restore.\n\n\
+    after_help = "Each function of the chain becomes a network namespace: of a firewall the rules file goes to\n\
+    iptables-restore, ip6tables-restore or nft -j, of a router the addresses and the lines of its routes to ip.\n\
+    Generated packets (those of `verify`) enter by virtual interfaces, one after the other, and what leaves\n\
+    is compared with the chain's reference graph: which port or none, every byte, ICMP errors and resets by\n\
+    kind. A difference is shrunk to a short sequence of simple packets and followed on both sides.\n\
+    Differences that are known are listed with their reasons and counted (docs/compare.md). Nothing is left\n\
+    behind: namespaces are gone with the process.\n\n\
+    Functions that have an equivalent: firewall with rules-file in the format iptables or nftables; router. Needs\n\
+    root, ip, nft, and for rules of iptables iptables-restore.\n\n\
     Examples:\n  \
     sudo onefold compare kernel chain.yaml\n  \
     sudo onefold compare kernel chain.yaml --packets 100000 --seed 7 --json\n  \
     sudo onefold compare kernel chain.yaml --in lan=lan.pcap --out-dir found/\n\n\
-    Exit status: 0 no difference, 1 a difference, 2 wrong use or bad input, 130 and 143 interrupted (Ctrl-C, SIGTERM) before any\n\
-    difference."
+    Exit status: 0 no difference, 1 a difference, 2 wrong use or bad input, 130 and 143 interrupted (Ctrl-C,\n\
+    SIGTERM) before any difference."
 )]
 pub struct KernelArgs {
     #[command(flatten)]

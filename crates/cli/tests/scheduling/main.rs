@@ -346,7 +346,11 @@ fn levers_are_pulled_changed_while_it_runs_and_put_back() {
         "{v}"
     );
     let refused = run(&dir, 1, &["reload", "--socket", "socket"]);
-    assert!(refused.1.contains("end the run and start it again"), "{}", refused.1);
+    assert!(
+        refused.1.contains("end the run and start it again"),
+        "{}",
+        refused.1
+    );
     let v = stop(&dir, running);
     assert!(
         of(&v, "f0")["voluntary_switches"].as_u64() > Some(10),
