@@ -12,7 +12,7 @@ use crate::live::{Attached, Live, LivePort, attach, edges};
 use crate::params;
 use crate::placement::{self, Placement, Run};
 use crate::places;
-use crate::stitch::{Chain, FunctionInfo, Part, stitch};
+use crate::stitch::{Chain, FunctionInfo, Part, Wiring, stitch};
 use crate::values;
 use crate::wiring::read_wiring;
 use crate::workers::Share;
