@@ -175,12 +175,19 @@ fn connections_disks_and_interfaces() {
         cells.iter().map(|c| c["rounds"][0].clone()).collect()
     };
     let more = |f: &Value, figure: &str| f[figure].as_f64() > Some(0.0);
+    // on a machine that is busy a fifth of a second may be over before anything has come through
+    let tried = |more: &[&str], holds: &dyn Fn(&[Value]) -> bool| {
+        let mut tries: Vec<Vec<Value>> = Vec::new();
+        while tries.len() < 5 && !tries.last().is_some_and(|c| holds(c)) {
+            tries.push(of(more));
+        }
+        assert!(tries.last().is_some_and(|c| holds(c)), "{tries:?}");
+    };
     // beside UDP the kernel may leave TCP nothing
-    let cells = of(&["nfvnice-13", "--only", "alone", "--policy", "normal"]);
-    assert!(
-        cells.len() == 1 && more(&cells[0], "TCP Mb/s") && more(&cells[0], "in Mpps"),
-        "{cells:?}"
-    );
+    let tcp = ["nfvnice-13", "--only", "alone", "--policy", "normal"];
+    tried(&tcp, &|c| {
+        c.len() == 1 && more(&c[0], "TCP Mb/s") && more(&c[0], "in Mpps")
+    });
     // a disk that others use may do nothing meanwhile, and the function waits for it
     let cells = of(&["nfvnice-14", "--only", "64", "--policy", "behind"]);
     let told = ["Mpps logged", "Mpps other"];
@@ -189,18 +196,10 @@ fn connections_disks_and_interfaces() {
         "{cells:?}"
     );
     assert!(cells[0]["storage waits/s"].is_f64(), "{cells:?}");
-    let cells = of(&[
-        "thesis-4.2",
-        "--only",
-        "3",
-        "--policy",
-        "veth",
-        "--policy",
-        "rings",
-    ]);
+    let mut lengths = vec!["thesis-4.2", "--only", "3"];
+    lengths.extend(["--policy", "veth", "--policy", "rings"]);
     // the load is the same, and how long packets took is known through interfaces, too
-    assert!(
-        cells.len() == 2 && cells.iter().all(|c| more(c, "Mpps") && more(c, "p50 us")),
-        "{cells:?}"
-    );
+    tried(&lengths, &|c| {
+        c.len() == 2 && c.iter().all(|c| more(c, "Mpps") && more(c, "p50 us"))
+    });
 }
