@@ -256,7 +256,7 @@ impl Simulator {
                 }
             }
             if self.next_decision <= self.now {
-                self.look();
+                self.look(policy.sees_chains());
                 let (now, nfs) = (self.now, self.views.as_slice());
                 policy.decide(&Observation { now, nfs }, &mut self.levers)?;
                 self.next_decision = self.now + policy.period().max(100);
@@ -325,7 +325,8 @@ impl Simulator {
     }
 
     /// What is seen of all NFs.
-    fn look(&mut self) {
+    /// `chains`: which of them wait is wanted, too, as of [`Policy::sees_chains`].
+    fn look(&mut self, chains: bool) {
         for i in 0..self.nfs.len() {
             let mut output = Level {
                 occupancy: 0,
@@ -350,7 +351,7 @@ impl Simulator {
                 done: n.done,
                 sample: n.sample.take(),
                 runnable,
-                queued: n.input.chains(),
+                queued: if chains { n.input.chains() } else { 0 },
             };
         }
     }
