@@ -21,6 +21,7 @@ use onefold_packet::Timestamp;
 use onefold_partition::Partition;
 use onefold_runtime::{CapturePort, Clock, Count, LinkState, Loss, Port, PortSpec, Share, Worker};
 use onefold_verify::generate::adapt::Adapter;
+use onefold_verify::generate::capture::Capture;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::collections::BTreeMap;
@@ -194,6 +195,17 @@ pub fn status(holds: u8) -> u8 {
 /// The same as analyses of `onefold_verify` ask for it.
 pub fn stop() -> onefold_verify::Stop {
     onefold_verify::Stop::when(interrupted())
+}
+
+/// The packets of these captures, each at the port of its name.
+pub fn packets_of(chain: &Chain, inputs: &[(String, String)]) -> Result<Capture> {
+    let mut files = Vec::new();
+    for (port, file) in inputs {
+        let i = find_port(chain, port, true)?;
+        let source = chain.ports.get(i).and_then(|p| p.source).unwrap_or(0);
+        files.push((ElemId(source as u32), file.clone()));
+    }
+    Ok(Capture::open(&files)?)
 }
 
 /// The chain's ports by name, for binding files to them.

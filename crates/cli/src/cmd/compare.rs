@@ -12,7 +12,6 @@ use onefold_engine::{BuildOptions, Graph};
 use onefold_kernel::documented::Known;
 use onefold_kernel::{Judged, Lab, Options, Outcome, SharedLab, obstacle};
 use onefold_packet::Timestamp;
-use onefold_verify::generate::capture::Capture;
 use onefold_verify::generate::directed::Directed;
 use onefold_verify::generate::hints::Hints;
 use onefold_verify::generate::tables::Tables;
@@ -239,15 +238,7 @@ fn compare(
             let tables = Tables::of(graph, &program);
             directed.insert(d.with_reach(reach).with_tables(tables))
         }
-        false => {
-            let mut files = Vec::new();
-            for (port, file) in &args.inputs {
-                let i = runner::find_port(chain, port, true)?;
-                let source = chain.ports.get(i).and_then(|p| p.source).unwrap_or(0);
-                files.push((onefold_element::ElemId(source as u32), file.clone()));
-            }
-            capture.insert(Capture::open(&files)?)
-        }
+        false => capture.insert(runner::packets_of(chain, &args.inputs)?),
     };
     let begun = Instant::now();
     let mut sent = 0;

@@ -19,7 +19,6 @@ use onefold_packet::Timestamp;
 use onefold_synth::Program;
 use onefold_verify::generate::adapt::{Adapter, Variant};
 use onefold_verify::generate::again::Again;
-use onefold_verify::generate::capture::Capture;
 use onefold_verify::generate::directed::Directed;
 use onefold_verify::generate::hints::Hints;
 use onefold_verify::generate::tables::Tables;
@@ -359,13 +358,7 @@ fn one_level(
         };
         source
     } else {
-        let mut files = Vec::new();
-        for (port, file) in &args.inputs {
-            let i = runner::find_port(chain, port, true)?;
-            let source = chain.ports.get(i).and_then(|p| p.source).unwrap_or(0);
-            files.push((ElemId(source as u32), file.clone()));
-        }
-        let capture = capture.insert(Capture::open(&files)?);
+        let capture = capture.insert(runner::packets_of(chain, &args.inputs)?);
         if pair.right.exact() {
             capture.stamp();
         }

@@ -11,11 +11,9 @@ use crate::runner;
 use crate::xdp::{self, Asked, Early, Told};
 use anyhow::{Context, Result};
 use onefold_chain::Chain;
-use onefold_element::ElemId;
 use onefold_engine::Graph;
 use onefold_packet::Timestamp;
 use onefold_synth::Program;
-use onefold_verify::generate::capture::Capture;
 use onefold_verify::generate::directed::Directed;
 use onefold_verify::generate::hints::Hints;
 use onefold_verify::generate::tables::Tables;
@@ -117,15 +115,7 @@ fn compared(
             let tables = Tables::of(graph, &program);
             directed.insert(d.with_reach(reach).with_tables(tables))
         }
-        false => {
-            let mut files = Vec::new();
-            for (port, file) in &args.inputs {
-                let i = runner::find_port(chain, port, true)?;
-                let source = chain.ports.get(i).and_then(|p| p.source).unwrap_or(0);
-                files.push((ElemId(source as u32), file.clone()));
-            }
-            capture.insert(Capture::open(&files)?)
-        }
+        false => capture.insert(runner::packets_of(chain, &args.inputs)?),
     };
     let options = Options {
         max_differences: usize::from(args.max_differences),
