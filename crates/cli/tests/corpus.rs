@@ -39,6 +39,17 @@ fn build(chain: &onefold_chain::Chain) -> Graph {
 
 #[test]
 fn every_chain_conserves_every_capture() {
+    conserve(false);
+}
+
+#[test]
+#[ignore = "twice as long: cargo test -p onefold --test corpus -- --ignored"]
+fn every_port_conserves_every_capture() {
+    conserve(true);
+}
+
+/// Every chain takes every capture; at all of its ports, or at one, a file after the other.
+fn conserve(at_all: bool) {
     let names = chains();
     assert!(names.len() >= 10, "{names:?}");
     let Some(corpus) = Corpus::read() else { return };
@@ -48,21 +59,30 @@ fn every_chain_conserves_every_capture() {
     std::thread::scope(|s| {
         for _ in 0..workers.min(names.len()) {
             s.spawn(|| {
-                while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    conserves(name, &corpus);
+                loop {
+                    let turn = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(name) = names.get(turn) else { break };
+                    conserves(name, &corpus, (!at_all).then_some(turn));
                 }
             });
         }
     });
 }
 
-fn conserves(name: &str, corpus: &Corpus) {
+/// Files go to all ports, or each to one: with `turn`, the first file to the port of that number.
+fn conserves(name: &str, corpus: &Corpus, turn: Option<usize>) {
     let chain = load(name);
     let mut graph = build(&chain);
-    for port in chain.ports.iter() {
-        let Some(source) = port.source else { continue };
+    let ports: Vec<_> = (chain.ports.iter())
+        .filter_map(|p| Some((p, p.source?)))
+        .collect();
+    for (i, (port, source)) in ports.iter().enumerate() {
+        let source = *source;
         let mut now = Timestamp::ZERO;
         for (n, f) in corpus.frames.iter().enumerate() {
+            if turn.is_some_and(|t| (f.file + t) % ports.len() != i) {
+                continue;
+            }
             // files of all ages: one clock that never goes back
             now = now.max(Timestamp(f.ts_ns));
             graph.inject(ElemId(source as u32), &f.data, now);

@@ -45,6 +45,10 @@ impl Args {
     pub fn housekeeping(&self) -> Option<usize> {
         self.housekeeping
     }
+    /// Places of rings between processes, if that is said.
+    pub fn ring(&self) -> Option<u32> {
+        self.ring
+    }
     /// Writes down what is dropped, if that is asked for.
     pub fn write_drops(
         &self,

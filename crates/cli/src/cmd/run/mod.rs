@@ -178,6 +178,10 @@ pub struct Args {
     /// there is a policy
     #[arg(long, value_name = "CORE")]
     housekeeping: Option<usize>,
+    /// Places of each ring between functions in processes: a power of two, 64 to 65536. More of them let a function work
+    /// longer before the next one has to, and packets wait longer; 1024 if nothing is said
+    #[arg(long, value_name = "PLACES", value_parser = processes::ring_places)]
+    ring: Option<u32>,
     #[command(flatten)]
     control: ControlArgs,
     #[command(flatten)]
@@ -353,10 +357,10 @@ fn carry_out(args: &Args) -> Result<u8> {
 
 /// What was said of functions in processes is said to a chain that has none.
 fn without_processes(args: &Args) -> Result<()> {
-    if args.schedule.is_some() || args.housekeeping.is_some() {
+    if args.schedule.is_some() || args.housekeeping.is_some() || args.ring.is_some() {
         anyhow::bail!(
-            "--schedule and --housekeeping are for chains with functions in processes of their own: add 'run: process' \
-             to some of the chain file's functions"
+            "--schedule, --housekeeping and --ring are for chains with functions in processes of their own: add \
+             'run: process' to some of the chain file's functions"
         );
     }
     Ok(())
