@@ -197,11 +197,7 @@ impl Planted {
 
     /// Refuted, with a packet that `trace` shows to differ; and `run` refuses.
     fn proof_catches(&self, runs: bool) {
-        let v = json(
-            &self.dir,
-            1,
-            &["verify", "c.click", "--prove", "--program", "bad.txt", "-q"],
-        );
+        let v = json(&self.dir, 1, &[&PROVE[..], &BAD].concat());
         assert_eq!(v["verdict"], "refuted", "{v}");
         if !runs {
             return;
@@ -324,6 +320,7 @@ fn router_packets() -> Vec<(i64, Packet)> {
         .collect()
 }
 
+const PROVE: [&str; 6] = ["verify", "c.click", "--prove", "-q", "--shrink-time", "1"];
 const BAD: [&str; 2] = ["--program", "bad.txt"];
 const UNPROVED: [&str; 3] = ["--program", "bad.txt", "--no-verify"];
 
