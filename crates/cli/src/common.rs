@@ -7,6 +7,7 @@ use onefold_element::SourceLoc;
 use onefold_engine as engine;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What was asked holds.
 pub const HOLDS: u8 = 0;
@@ -62,8 +63,8 @@ pub fn port_file(s: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Folders with examples: `ONEFOLD_CHAINS`, `chains/` here and in the folders above, beside the program, and beside the
-/// folder that it was built in.
+/// Folders with examples: `ONEFOLD_CHAINS`, `chains/` here and in the folders above, beside the program,
+/// `share/onefold/chains` where it is installed, and where it was built.
 pub fn example_dirs() -> Vec<PathBuf> {
     let mut dirs: Vec<PathBuf> = std::env::var_os("ONEFOLD_CHAINS")
         .map(PathBuf::from)
@@ -74,6 +75,8 @@ pub fn example_dirs() -> Vec<PathBuf> {
     }
     if let Ok(exe) = std::env::current_exe() {
         dirs.extend(exe.ancestors().skip(1).take(4).map(|a| a.join("chains")));
+        // where it is installed
+        dirs.extend(exe.ancestors().nth(2).map(|a| a.join("share/onefold/chains")));
     }
     // where the program was built from, if that is still there
     if let Some(root) = PathBuf::from(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2) {
@@ -247,19 +250,47 @@ pub fn location(l: &SourceLoc) -> Option<Location> {
 
 /// Prints one JSON object on standard output.
 pub fn print_json(v: &impl serde::Serialize) -> Result<u8> {
-    let mut out = std::io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, v)?;
-    writeln!(out)?;
+    let mut text = serde_json::to_string_pretty(v)?;
+    text.push('\n');
+    match PACKETS_ON_STDOUT.load(Ordering::Relaxed) {
+        true => std::io::stderr().write_all(text.as_bytes())?,
+        false => std::io::stdout().write_all(text.as_bytes())?,
+    }
     Ok(HOLDS)
+}
+
+/// Packets go to the standard output: the result goes to the standard error.
+static PACKETS_ON_STDOUT: AtomicBool = AtomicBool::new(false);
+
+/// From now on the standard output is for packets, if one of these files is `-`.
+///
+/// # Errors
+/// Two of them are.
+pub fn reserve_stdout<'a>(files: impl Iterator<Item = &'a str>) -> Result<()> {
+    match files.filter(|f| *f == "-").count() {
+        0 => Ok(()),
+        1 => {
+            PACKETS_ON_STDOUT.store(true, Ordering::Relaxed);
+            Ok(())
+        }
+        n => anyhow::bail!("the standard output (-) has room for one capture, not for {n}"),
+    }
+}
+
+/// A line of the result.
+pub fn say(line: std::fmt::Arguments<'_>) {
+    let _ = match PACKETS_ON_STDOUT.load(Ordering::Relaxed) {
+        true => writeln!(std::io::stderr(), "{line}"),
+        false => writeln!(std::io::stdout(), "{line}"),
+    };
 }
 
 /// `println!` that does not mind a closed pipe (`onefold ... | head`).
 #[macro_export]
 macro_rules! say {
-    ($($t:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stdout(), $($t)*);
-    }};
+    ($($t:tt)*) => {
+        $crate::common::say(format_args!($($t)*))
+    };
 }
 
 /// `1,234,567`

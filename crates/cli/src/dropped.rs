@@ -2,6 +2,7 @@
 //! element drops each, why, and which rule decided.
 
 use crate::common::thousands;
+use crate::files;
 use crate::progress::Progress;
 use crate::runner;
 use anyhow::{Context, Result, bail};
@@ -44,15 +45,11 @@ impl Replay {
         let mut readers = Vec::new();
         let mut sources = Vec::new();
         for (port, file) in inputs {
-            if file == "-" {
-                bail!(
-                    "what is dropped is looked for in a pass of its own: standard input can be read once only"
-                );
-            }
             let p = runner::find_port(chain, port, true)?;
             let source = chain.ports.get(p).and_then(|p| p.source);
             sources.push(ElemId(source.unwrap_or(0) as u32));
-            readers.push(CaptureReader::open(file).with_context(|| format!("'{file}'"))?);
+            readers
+                .push(CaptureReader::open(files::twice(file)?).with_context(|| files::told(file))?);
         }
         graph.start_trace();
         Ok(Replay {

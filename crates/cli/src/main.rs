@@ -16,6 +16,7 @@ mod counterexample;
 mod deploy;
 mod dropped;
 mod explain;
+mod files;
 mod gate;
 mod gen_live;
 mod graphview;
@@ -33,6 +34,7 @@ mod service;
 mod shadow;
 mod xdp;
 
+use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -124,6 +126,11 @@ enum Command {
     Privileged(cmd::privileged::Args),
     /// Prints the JSON Schema of the chain file
     Schema,
+    /// Writes manual pages (onefold.1, onefold-run.1 ...) into a folder
+    Man {
+        /// The folder, which is there
+        folder: std::path::PathBuf,
+    },
     /// Prints a completion script for a shell
     Completions {
         /// The shell
@@ -168,6 +175,9 @@ fn main() -> ExitCode {
         Command::Click(a) => cmd::click::run(&a),
         Command::Privileged(a) => cmd::privileged::run(&a),
         Command::Schema => common::print_json(&onefold_chain::schema()),
+        Command::Man { folder } => clap_mangen::generate_to(Cli::command(), &folder)
+            .map(|()| common::HOLDS)
+            .with_context(|| format!("'{}'", folder.display())),
         Command::Completions { shell } => {
             clap_complete::generate(
                 shell,
@@ -182,8 +192,10 @@ fn main() -> ExitCode {
         Ok(status) => ExitCode::from(runner::status(status)),
         // the reader has gone: nobody to tell
         Err(e)
-            if e.downcast_ref::<std::io::Error>()
-                .is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe) =>
+            if e.chain().any(|e| {
+                e.downcast_ref::<std::io::Error>()
+                    .is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+            }) =>
         {
             ExitCode::from(common::HOLDS)
         }

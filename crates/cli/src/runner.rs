@@ -3,6 +3,7 @@
 use crate::common;
 use crate::control::Session;
 use crate::deploy::Renewal;
+use crate::files;
 use crate::gate::Gate;
 use crate::live::{self, LivePlan};
 use crate::ports::PortArg;
@@ -10,7 +11,7 @@ use crate::progress::Progress;
 use crate::shadow::ShadowLog;
 use crate::xdp::{DroppedEarly, Offloads};
 use anyhow::{Result, bail};
-use onefold_capture::{CaptureReader, CaptureWriter, Format, LinkType};
+use onefold_capture::{CaptureWriter, Format, LinkType};
 use onefold_chain::Chain;
 use onefold_element::{ElemId, SourceLoc};
 use onefold_engine::flow::FlowStats;
@@ -199,13 +200,13 @@ pub fn stop() -> onefold_verify::Stop {
 
 /// The packets of these captures, each at the port of its name.
 pub fn packets_of(chain: &Chain, inputs: &[(String, String)]) -> Result<Capture> {
-    let mut files = Vec::new();
+    let mut all = Vec::new();
     for (port, file) in inputs {
         let i = find_port(chain, port, true)?;
         let source = chain.ports.get(i).and_then(|p| p.source).unwrap_or(0);
-        files.push((ElemId(source as u32), file.clone()));
+        all.push((ElemId(source as u32), files::twice(file)?));
     }
-    Ok(Capture::open(&files)?)
+    Ok(Capture::open(&all)?)
 }
 
 /// The chain's ports by name, for binding files to them.
@@ -252,12 +253,16 @@ pub fn check_bindings(
 ) -> Result<()> {
     for (port, file) in inputs {
         find_port(chain, port, true)?;
-        if !Path::new(file).exists() {
+        if file != "-" && !Path::new(file).exists() {
             bail!(
                 "there is no file '{file}'; hint: `onefold gen --for {spec} --out {file}` makes packets that the chain lets pass"
             );
         }
     }
+    if inputs.iter().filter(|(_, f)| f == "-").count() > 1 {
+        bail!("the standard input (-) can be read at one port only");
+    }
+    common::reserve_stdout(outputs.iter().map(|(_, f)| f.as_str()))?;
     let mut taken = Vec::new();
     for (port, file) in outputs {
         let i = find_port(chain, port, false)?;
@@ -265,6 +270,9 @@ pub fn check_bindings(
             bail!("port '{port}' has two output files");
         }
         taken.push(i);
+        if file == "-" {
+            continue;
+        }
         if inputs.iter().any(|(_, f)| same_file(f, file)) {
             bail!("'{file}' is an input and an output");
         }
@@ -281,15 +289,12 @@ pub fn check_bindings(
 
 /// The time of the first frame of all inputs, which starts the clock.
 pub fn first_time(inputs: &[(String, String)]) -> Result<Timestamp> {
-    let mut first: Option<i64> = None;
+    let mut first: Option<Timestamp> = None;
     for (_, file) in inputs {
-        let mut r = CaptureReader::open(file)?;
-        let mut buf = Vec::new();
-        if let Some(Ok(m)) = r.next_into(&mut buf) {
-            first = Some(first.map_or(m.ts_ns, |f| f.min(m.ts_ns)));
-        }
+        let at = files::first_time(file)?;
+        first = at.into_iter().chain(first).min();
     }
-    Ok(Timestamp(first.unwrap_or(0).max(0)))
+    Ok(first.unwrap_or(Timestamp::ZERO).max(Timestamp::ZERO))
 }
 
 /// Prints what elements have printed, all of it on standard error: standard output is for the result.
@@ -307,7 +312,7 @@ pub fn ports(chain: &Chain, plan: &mut Plan) -> Result<Vec<PortSpec>> {
     for (port, file) in &plan.inputs {
         let i = find_port(chain, port, true)?;
         let source = ElemId(chain.ports[i].source.unwrap_or(0) as u32);
-        let mut p = CapturePort::new(port).reads(CaptureReader::open(file)?);
+        let mut p = CapturePort::new(port).reads(files::open(file)?);
         if let Some(part) = &plan.part {
             p = p.with_share(part.share(i));
         }
@@ -343,7 +348,7 @@ pub fn ports(chain: &Chain, plan: &mut Plan) -> Result<Vec<PortSpec>> {
                         let (_, file) = own.swap_remove(i);
                         CaptureWriter::new(file, Format::PcapNg, LinkType::ETHERNET, 0)?
                     }
-                    None => CaptureWriter::create_for(file, LinkType::ETHERNET)?,
+                    None => onefold_bench::output::capture(file)?,
                 };
                 Some(Box::new(CapturePort::new(port).writes(w)))
             }
@@ -566,7 +571,8 @@ fn captures(
         }
     }
     progress.finish();
-    Ok(interrupted)
+    // a stream ends when a signal comes
+    Ok(interrupted || self::interrupted().load(Ordering::SeqCst))
 }
 
 /// Packets dropped by reason, and by element and reason, most first.

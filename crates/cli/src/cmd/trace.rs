@@ -6,12 +6,12 @@ mod text;
 
 use crate::answers::packet as told;
 use crate::common::{self, ChainArgs};
+use crate::files;
 use crate::program;
 use crate::progress::Busy;
 use crate::runner;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use onefold_capture::CaptureReader;
 use onefold_chain::Chain;
 use onefold_element::ElemId;
 use onefold_element::model::Binding;
@@ -290,7 +290,7 @@ type Frames = Vec<(Vec<u8>, Timestamp)>;
 
 /// Frames 1 to n-1, and frame n with its time.
 fn read_until(file: &str, n: u64) -> Result<(Frames, Vec<u8>, Timestamp)> {
-    let mut r = CaptureReader::open(file)?;
+    let mut r = files::open(file)?;
     let mut before = Vec::new();
     let mut buf = Vec::new();
     for i in 1..=n {

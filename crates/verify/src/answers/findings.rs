@@ -505,9 +505,13 @@ fn deciders(
     let fate = side.fate(line);
     let alike = |i: usize| side.fate(i) == fate;
     let few = candidates.len() <= MAX_COUNTED;
+    // by whether they do the same
+    let mut seen = [false; 2];
+    for d in &decide {
+        seen[usize::from(alike(*d))] = true;
+    }
     for (i, both) in &candidates {
-        let known = || decide.iter().any(|d| alike(*d) == alike(*i));
-        if decide.contains(i) || !few && known() {
+        if decide.contains(i) || !few && seen[usize::from(alike(*i))] {
             continue;
         }
         let before = side.before(both, *i, rule);
@@ -522,6 +526,7 @@ fn deciders(
             Found::Unknown => return None,
             Found::Yes | Found::Refused => {
                 decide.insert(*i);
+                seen[usize::from(alike(*i))] = true;
             }
         }
     }
