@@ -3,6 +3,7 @@
 use anyhow::Result;
 use onefold_chain::{Chain, ChainError, Diagnostic};
 use onefold_click::source::Location;
+use onefold_click::suggest::did_you_mean;
 use onefold_element::SourceLoc;
 use onefold_engine as engine;
 use std::io::{IsTerminal, Write};
@@ -76,7 +77,11 @@ pub fn example_dirs() -> Vec<PathBuf> {
     if let Ok(exe) = std::env::current_exe() {
         dirs.extend(exe.ancestors().skip(1).take(4).map(|a| a.join("chains")));
         // where it is installed
-        dirs.extend(exe.ancestors().nth(2).map(|a| a.join("share/onefold/chains")));
+        dirs.extend(
+            exe.ancestors()
+                .nth(2)
+                .map(|a| a.join("share/onefold/chains")),
+        );
     }
     // where the program was built from, if that is still there
     if let Some(root) = PathBuf::from(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2) {
@@ -124,7 +129,7 @@ impl ChainArgs {
 /// A chain error as diagnostics.
 pub fn chain_error(e: &ChainError) -> Vec<Diagnostic> {
     match e {
-        ChainError::Invalid(ds) => ds.clone(),
+        ChainError::Invalid(ds) => ds.iter().cloned().map(lead).collect(),
         ChainError::NotFound { name, near } => {
             let d = Diagnostic::error(e.to_string());
             let is_file = name.contains(['.', '/']);
@@ -135,10 +140,39 @@ pub fn chain_error(e: &ChainError) -> Vec<Diagnostic> {
                 true => {
                     d.hint("no folder with examples was found; set ONEFOLD_CHAINS or name a file")
                 }
-                false => d.hint(format!("examples: {}", near.join(", "))),
+                false => {
+                    let like = did_you_mean(name, near.iter().map(String::as_str));
+                    let like = like.map_or_else(String::new, |l| format!("{l} "));
+                    d.hint(format!("{like}examples: {}", near.join(", ")))
+                }
             }]
         }
     }
+}
+
+/// What is nearly the name of something that there is gets a hint.
+fn lead(d: Diagnostic) -> Diagnostic {
+    let hint = match d.hint {
+        None => meant(&d.message),
+        Some(_) => None,
+    };
+    match hint {
+        Some(h) => d.hint(h),
+        None => d,
+    }
+}
+
+/// ``unknown field `rulez`, expected one of rules, back``: did you mean 'rules'?
+fn meant(message: &str) -> Option<String> {
+    let unknown = ["unknown field `", "unknown variant `"];
+    let rest = unknown.iter().find_map(|u| message.split_once(u))?.1;
+    let (name, rest) = rest.split_once('`')?;
+    let known = rest
+        .split_once("expected one of ")
+        .or_else(|| rest.split_once("expected "))?
+        .1;
+    let known = known.split([',', ' ']).map(|k| k.trim_matches('`'));
+    did_you_mean(name, known.filter(|k| !k.is_empty() && *k != "or"))
 }
 
 /// Prints diagnostics with snippets on standard error.

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod account;
+mod alerts;
 mod answers;
 mod bench;
 mod cache;
@@ -30,6 +31,7 @@ mod progress;
 mod rules;
 mod runner;
 mod sandbox;
+mod schema;
 mod service;
 mod shadow;
 mod xdp;
@@ -124,8 +126,15 @@ enum Command {
     /// Keeps privilege for a run (which starts it)
     #[command(name = sandbox::NAME, hide = true)]
     Privileged(cmd::privileged::Args),
-    /// Prints the JSON Schema of the chain file
-    Schema,
+    /// Prints a JSON Schema: of the chain file, or of what a command prints with --json
+    Schema {
+        /// Which one; --list names them
+        #[arg(value_name = "NAME", default_value = schema::CHAIN, value_parser = clap::builder::PossibleValuesParser::new(schema::names()))]
+        name: String,
+        /// Names all schemas
+        #[arg(long)]
+        list: bool,
+    },
     /// Writes manual pages (onefold.1, onefold-run.1 ...) into a folder
     Man {
         /// The folder, which is there
@@ -174,7 +183,16 @@ fn main() -> ExitCode {
         Command::Gen(a) => cmd::generate::run(&a),
         Command::Click(a) => cmd::click::run(&a),
         Command::Privileged(a) => cmd::privileged::run(&a),
-        Command::Schema => common::print_json(&onefold_chain::schema()),
+        Command::Schema { list: true, .. } => {
+            for name in schema::names() {
+                say!("{name}");
+            }
+            Ok(common::HOLDS)
+        }
+        Command::Schema { name, .. } => match schema::of(&name) {
+            Some(s) => common::print_json(&s),
+            None => Err(anyhow::anyhow!("there is no schema '{name}'")),
+        },
         Command::Man { folder } => clap_mangen::generate_to(Cli::command(), &folder)
             .map(|()| common::HOLDS)
             .with_context(|| format!("'{}'", folder.display())),

@@ -13,6 +13,7 @@ use crate::xdp::{DroppedEarly, Offloads};
 use anyhow::{Result, bail};
 use onefold_capture::{CaptureWriter, Format, LinkType};
 use onefold_chain::Chain;
+use onefold_click::suggest::did_you_mean;
 use onefold_element::{ElemId, SourceLoc};
 use onefold_engine::flow::FlowStats;
 use onefold_engine::program::Report;
@@ -229,7 +230,11 @@ pub fn find_port(chain: &Chain, name: &str, entry: bool) -> Result<usize> {
     let list = known(entry).join(", ");
     let way = if entry { "enter" } else { "leave" };
     match chain.ports.iter().position(|p| p.name == name) {
-        None => bail!("the chain has no port '{name}'; packets {way} at: {list}"),
+        None => {
+            let like = did_you_mean(name, known(entry));
+            let like = like.map_or_else(String::new, |l| format!("; {l}"));
+            bail!("the chain has no port '{name}'; packets {way} at: {list}{like}")
+        }
         Some(i) if entry && chain.ports[i].source.is_none() => {
             bail!("no packets enter at port '{name}'; they do at: {list}")
         }
