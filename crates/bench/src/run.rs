@@ -419,11 +419,7 @@ fn captures(
     let params = traffic_params(args, summary)?;
     let mut generator = Generator::new(params)?;
     let mut forward = output::capture(args.file()?)?;
-    let mut reverse = args
-        .reverse
-        .as_ref()
-        .map(output::capture)
-        .transpose()?;
+    let mut reverse = args.reverse.as_ref().map(output::capture).transpose()?;
     let mut frame = Vec::with_capacity(2048);
     let total = args.frames();
     while let Some(about) = generator.next_into(&mut frame) {

@@ -1,5 +1,5 @@
-//! What rules on payloads have found: a table of alerts by count, and a file of EVE lines (Suricata's JSON, one object a
-//! line) with each packet that a rule was about.
+//! What rules on payloads have found: a table of alerts by count, and a file of EVE lines (Suricata's JSON, one object
+//! a line) with each packet that a rule was about.
 //!
 //! The table is made of the rules' counters. Which packets they were is found in a pass of its own over the captures,
 //! through the chain as it is written, as `--drops` finds what is dropped: a trace names every rule that matched.
@@ -250,7 +250,10 @@ fn eve(
 }
 
 /// Addresses, protocol, and ports where there are any.
-fn flow(b: &[u8]) -> Option<(String, String, u8, Option<(u16, u16)>)> {
+type Flow = (String, String, u8, Option<(u16, u16)>);
+
+/// What flow a frame is of.
+fn flow(b: &[u8]) -> Option<Flow> {
     let v = view(b)?;
     let bytes = |at: usize, n: usize| b.get(v.net + at..v.net + at + n);
     let (src, dst) = match v.ether_type {

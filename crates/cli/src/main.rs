@@ -8,6 +8,7 @@ mod account;
 mod alerts;
 mod answers;
 mod bench;
+mod bindings;
 mod cache;
 mod classifier;
 mod cmd;
@@ -129,7 +130,7 @@ enum Command {
     /// Prints a JSON Schema: of the chain file, or of what a command prints with --json
     Schema {
         /// Which one; --list names them
-        #[arg(value_name = "NAME", default_value = schema::CHAIN, value_parser = clap::builder::PossibleValuesParser::new(schema::names()))]
+        #[arg(value_name = "NAME", default_value = schema::CHAIN, value_parser = schema::names())]
         name: String,
         /// Names all schemas
         #[arg(long)]

@@ -31,7 +31,8 @@ pub fn pin(core: usize) -> bool {
     set.set(core).is_ok() && sched_setaffinity(Pid::from_raw(0), &set).is_ok()
 }
 
-/// A file beside `output` (of a stream: among temporary files) that has no name: it takes room until it is closed, however that happens.
+/// A file beside `output` (of a stream: among temporary files) that has no name: it takes room until it is closed,
+/// however that happens.
 ///
 /// # Errors
 /// It cannot be made.

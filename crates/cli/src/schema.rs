@@ -1,5 +1,5 @@
-//! JSON Schemas of what `--json` prints, made of the tables in docs/json.md, so that the page and the schemas cannot say
-//! different things.
+//! JSON Schemas of what `--json` prints, made of the tables in docs/json.md, so that the page and the schemas cannot
+//! say different things.
 //!
 //! A table's rows are keys: `` `a`, `b[]`? `` are two keys, of which `b` is an array, and neither is always there.
 //! Where a description speaks of null, null is allowed. `a[].b` is a key of `a`'s elements. A table headed "key of a
@@ -41,7 +41,7 @@ const PARTS: &[(&str, &str, &str)] = &[
 /// The chain file's schema has this name.
 pub const CHAIN: &str = "chain";
 
-/// All names.
+/// All names, the chain file's first.
 pub fn names() -> Vec<&'static str> {
     let all = SECTIONS.iter().map(|s| s.0);
     std::iter::once(CHAIN).chain(all).collect()
@@ -244,10 +244,10 @@ impl<'a> Row<'a> {
             k => k,
         };
         let mut v = match kind {
-            "spread" => json!({
-                "type": "object",
-                "properties": { "median": { "type": "number" }, "min": { "type": "number" }, "max": { "type": "number" } },
-            }),
+            "spread" => {
+                let n = json!({ "type": "number" });
+                json!({ "type": "object", "properties": { "median": n, "min": n, "max": n } })
+            }
             "boolean" | "integer" | "number" | "object" | "string" | "array" => {
                 json!({ "type": kind })
             }

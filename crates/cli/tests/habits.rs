@@ -45,7 +45,7 @@ fn text(b: &[u8]) -> String {
 
 fn frames(file: &Path) -> usize {
     let r = CaptureReader::open(file).unwrap();
-    r.map(|f| f.unwrap()).count()
+    r.inspect(|f| assert!(f.is_ok())).count()
 }
 
 fn waits(mut child: Child) -> (Option<i32>, String, String) {

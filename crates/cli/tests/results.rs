@@ -29,12 +29,12 @@ fn udp(to: u16, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-#[test]
-fn alerts_are_counted_and_written() {
-    let dir = temp("alerts");
+/// The chain and a capture of four packets, in a folder.
+fn alerting(name: &str) -> std::path::PathBuf {
+    let dir = temp(name);
     std::fs::write(dir.join("chain.yaml"), CHAIN).unwrap();
-    let rules = "# mine\nalert udp any any -> any 53 (msg:\"a: question\"; content:\"abc\"; sid:7; rev:1;)\n";
-    std::fs::write(dir.join("my.rules"), rules).unwrap();
+    let rule = "alert udp any any -> any 53 (msg:\"a: question\"; content:\"abc\"; sid:7; rev:1;)";
+    std::fs::write(dir.join("my.rules"), format!("# mine\n{rule}\n")).unwrap();
     let mut w = CaptureWriter::create_for(dir.join("lan.pcap"), LinkType::ETHERNET).unwrap();
     let frames = [
         udp(53, b"xabc"),
@@ -47,26 +47,23 @@ fn alerts_are_counted_and_written() {
         w.write(at, f, f.len() as u32).unwrap();
     }
     w.finish().unwrap();
+    dir
+}
 
-    let args = [
-        "run",
-        "chain.yaml",
-        "--quiet",
-        "--in",
-        "lan=lan.pcap",
-        "--alerts",
-        "eve.json",
-    ];
+const RUN: [&str; 5] = ["run", "chain.yaml", "--quiet", "--in", "lan=lan.pcap"];
+
+#[test]
+fn alerts_are_counted_and_handlers_read() {
+    let dir = alerting("alerts");
     let read = [
         "--read",
         "dpi/up_dpi.rule_counts",
         "--read",
         "dpi/up_dpi.class",
     ];
-    let v = json(&dir, 0, &[&args[..], &read].concat());
+    let v = json(&dir, 0, &[&RUN[..], &read].concat());
     let alerts = v["alerts"].as_array().unwrap();
-    let told: Vec<(Option<u64>, &str, &str, u64)> = alerts
-        .iter()
+    let told: Vec<(Option<u64>, &str, &str, u64)> = (alerts.iter())
         .map(|a| {
             let text = |k: &str| a[k].as_str().unwrap();
             let n = a["packets"].as_u64().unwrap();
@@ -79,90 +76,57 @@ fn alerts_are_counted_and_written() {
     ];
     assert_eq!(told, want);
     assert_eq!(alerts[0]["line"], 2);
-    assert_eq!(
-        v["handlers"]["dpi/up_dpi.class"].as_str().unwrap().trim(),
-        "PayloadFilter"
-    );
-    assert!(
-        v["handlers"]["dpi/up_dpi.rule_counts"]
-            .as_str()
-            .unwrap()
-            .contains(" 2 "),
-        "{v}"
-    );
+    let says = |h: &str| v["handlers"][h].as_str().unwrap().trim().to_string();
+    assert_eq!(says("dpi/up_dpi.class"), "PayloadFilter");
+    assert!(says("dpi/up_dpi.rule_counts").contains(" 2 "), "{v}");
 
+    let (out, _) = run(&dir, 0, &RUN);
+    assert!(
+        out.contains("alerts\n") && out.contains("a: question  (dpi, "),
+        "{out}"
+    );
+    let (_, err) = run(&dir, 2, &[&RUN[..], &["--read", "dpi/no.config"]].concat());
+    assert!(
+        err.contains("no element named 'dpi/no'") && err.contains("hint"),
+        "{err}"
+    );
+}
+
+#[test]
+fn alerts_are_written_packet_by_packet() {
+    let dir = alerting("eve");
+    run(&dir, 0, &[&RUN[..], &["--alerts", "eve.json"]].concat());
     let eve = std::fs::read_to_string(dir.join("eve.json")).unwrap();
     let lines: Vec<Value> = eve
         .lines()
         .map(|l| serde_json::from_str(l).unwrap())
         .collect();
-    let numbers: Vec<(u64, &str)> = lines
-        .iter()
-        .map(|l| {
-            (
-                l["pcap_cnt"].as_u64().unwrap(),
-                l["alert"]["signature"].as_str().unwrap(),
-            )
-        })
-        .collect();
-    assert_eq!(
-        numbers,
-        [(1, "a: question"), (2, "marker"), (4, "a: question")]
-    );
-    let last = &lines[2];
-    assert_eq!(last["timestamp"], "2023-11-14T22:13:20.000003+0000");
-    assert_eq!(last["event_type"], "alert");
-    assert_eq!(
-        (&last["src_ip"], &last["src_port"]),
-        (&"10.0.0.1".into(), &4000.into())
-    );
-    assert_eq!(
-        (&last["dest_ip"], &last["dest_port"]),
-        (&"192.0.2.7".into(), &53.into())
-    );
-    assert_eq!(
-        (&last["proto"], &last["in_iface"]),
-        (&"UDP".into(), &"lan".into())
-    );
-    assert_eq!(last["alert"]["signature_id"], 7);
-    assert_eq!(lines[1]["alert"]["action"], "blocked");
-    assert_eq!(
-        (&last["onefold"]["function"], &last["onefold"]["count"]),
-        (&"dpi".into(), &2.into())
-    );
-
-    let (out, _) = run(&dir, 0, &args);
-    assert!(
-        out.contains("alerts\n") && out.contains("a: question  (dpi, "),
-        "{out}"
-    );
-    let (_, err) = run(
-        &dir,
-        2,
-        &[
-            "run",
-            "chain.yaml",
-            "--in",
-            "lan=lan.pcap",
-            "--read",
-            "dpi/no.config",
-        ],
-    );
-    assert!(
-        err.contains("no element named 'dpi/no'") && err.contains("hint"),
-        "{err}"
-    );
-    let two = [
-        "run",
-        "chain.yaml",
-        "--in",
-        "lan=lan.pcap",
-        "--workers",
-        "2",
-        "--alerts",
-        "x",
+    let about = |l: &Value| {
+        let said = l["alert"]["signature"].as_str().unwrap().to_string();
+        (l["pcap_cnt"].as_u64().unwrap(), said)
+    };
+    let told: Vec<(u64, String)> = lines.iter().map(about).collect();
+    let want = [(1, "a: question"), (2, "marker"), (4, "a: question")];
+    assert_eq!(told, want.map(|(n, s)| (n, s.to_string())));
+    let wanted = [
+        ("timestamp", Value::from("2023-11-14T22:13:20.000003+0000")),
+        ("event_type", "alert".into()),
+        ("in_iface", "lan".into()),
+        ("src_ip", "10.0.0.1".into()),
+        ("src_port", 4000.into()),
+        ("dest_ip", "192.0.2.7".into()),
+        ("dest_port", 53.into()),
+        ("proto", "UDP".into()),
     ];
-    let (_, err) = run(&dir, 2, &two);
+    for (key, want) in wanted {
+        assert_eq!(lines[2][key], want, "{key}");
+    }
+    assert_eq!(lines[2]["alert"]["signature_id"], 7);
+    assert_eq!(lines[1]["alert"]["action"], "blocked");
+    let of = &lines[2]["onefold"];
+    assert_eq!((&of["function"], &of["count"]), (&"dpi".into(), &2.into()));
+    let two = ["--workers", "2", "--alerts", "x"];
+    let (_, err) = run(&dir, 2, &[&RUN[..], &two].concat());
     assert!(err.contains("--alerts goes with one worker"), "{err}");
 }
 

@@ -1,5 +1,5 @@
-//! What commands print with `--json` satisfies the schemas that `onefold schema` prints, and has no key that they do not
-//! know.
+//! What commands print with `--json` satisfies the schemas that `onefold schema` prints, and has no key that they do
+//! not know.
 
 mod common;
 
@@ -103,40 +103,25 @@ fn schemas_are_listed() {
     assert!(said.contains("run"), "{said}");
 }
 
+impl Checks {
+    fn new(name: &str) -> Checks {
+        Checks {
+            dir: temp(name),
+            wrong: Vec::new(),
+            done: 0,
+        }
+    }
+
+    fn end(self, least: usize) {
+        assert!(self.done >= least);
+        assert!(self.wrong.is_empty(), "{}", self.wrong.join("\n"));
+    }
+}
+
 #[test]
-fn outputs_satisfy_their_schemas() {
-    let dir = temp("schemas");
-    let mut c = Checks {
-        dir: dir.clone(),
-        wrong: Vec::new(),
-        done: 0,
-    };
-    let out = ["--packets", "2000", "--quiet", "--out"];
-    c.command(
-        "gen",
-        0,
-        &[
-            &["gen", "--for", "campus-dpi:campus"],
-            &out[..],
-            &["in.pcap"],
-        ]
-        .concat(),
-    );
-    c.command("gen", 0, &[&["gen"], &out[..], &["any.pcap"]].concat());
-    c.command(
-        "gen",
-        0,
-        &[
-            "gen",
-            "--rules",
-            "acl",
-            "--count",
-            "40",
-            "--quiet",
-            "--out",
-            "acl.rules",
-        ],
-    );
+fn what_is_said_of_chains_and_rules_satisfies_its_schema() {
+    let mut c = Checks::new("schemas-chains");
+    let dir = c.dir.clone();
     for chain in ["l2fwd", "campus-dpi", "isp-edge"] {
         c.command("check", 0, &["check", chain]);
         c.command("show", 0, &["show", chain]);
@@ -144,27 +129,32 @@ fn outputs_satisfy_their_schemas() {
     }
     std::fs::write(dir.join("bad.yaml"), "functions: 7\n").unwrap();
     c.command("check", 2, &["check", "bad.yaml"]);
-    std::fs::write(
-        dir.join("odd.rules"),
-        "deny tcp\nallow tcp && dst port 80\nallow all\n",
-    )
-    .unwrap();
-    let rules = "functions:\n  fw: { firewall: { rules-file: RULES } }\nports: { a: 'fw[0]', b: 'fw[1]' }\n";
-    std::fs::write(dir.join("odd.yaml"), rules.replace("RULES", "odd.rules")).unwrap();
-    std::fs::write(
-        dir.join("new.rules"),
-        "deny udp\nallow tcp && dst port 80\nallow all\n",
-    )
-    .unwrap();
-    std::fs::write(dir.join("new.yaml"), rules.replace("RULES", "new.rules")).unwrap();
+    let chain = "functions:\n  fw: { firewall: { rules-file: RULES } }\nports: { a: 'fw[0]', b: 'fw[1]' }\n";
+    for (name, first) in [("odd", "deny tcp"), ("new", "deny udp")] {
+        let rules = format!("{first}\nallow tcp && dst port 80\nallow all\n");
+        std::fs::write(dir.join(format!("{name}.rules")), rules).unwrap();
+        let chain = chain.replace("RULES", &format!("{name}.rules"));
+        std::fs::write(dir.join(format!("{name}.yaml")), chain).unwrap();
+    }
     c.command("check", 1, &["check", "odd.yaml", "--rules"]);
     c.command("diff", 1, &["diff", "odd.yaml", "new.yaml"]);
     c.command("diff", 0, &["diff", "odd.yaml", "odd.yaml"]);
-    let asked = ["ask", "odd.yaml", "can a reach anything tcp port 80?"];
-    let v = c.command("ask", 1, &asked);
+    let question = "can a reach anything tcp port 80?";
+    let v = c.command("ask", 1, &["ask", "odd.yaml", question]);
     assert_eq!(v["answer"], "no");
-    c.command("ask", 0, &["ask", "new.yaml", "can a reach anything tcp port 80?"]);
+    c.command("ask", 0, &["ask", "new.yaml", question]);
+    c.end(15);
+}
 
+#[test]
+fn what_is_said_of_packets_satisfies_its_schema() {
+    let mut c = Checks::new("schemas-packets");
+    let out = ["--packets", "2000", "--quiet", "--out"];
+    let aimed = ["gen", "--for", "campus-dpi:campus"];
+    c.command("gen", 0, &[&aimed[..], &out, &["in.pcap"]].concat());
+    c.command("gen", 0, &[&["gen"], &out[..], &["any.pcap"]].concat());
+    let rules = ["gen", "--rules", "acl", "--count", "40", "--quiet", "--out"];
+    c.command("gen", 0, &[&rules[..], &["acl.rules"]].concat());
     let input = ["--in", "campus=in.pcap", "--quiet"];
     let run = |more: &[&'static str]| [&["run", "campus-dpi"], &input[..], more].concat();
     c.command("run", 0, &run(&["--read", "dpi/up_dpi.class"]));
@@ -178,20 +168,10 @@ fn outputs_satisfy_their_schemas() {
             &[&["trace", "campus-dpi"], &packet[..]].concat(),
         );
     }
-    c.command(
-        "verify",
-        0,
-        &[
-            "verify",
-            "l2fwd",
-            "--packets",
-            "600",
-            "--level",
-            "all",
-            "--quiet",
-        ],
-    );
-    c.command("verify", 0, &["verify", "l2fwd", "--prove", "--quiet"]);
+    let verified = ["verify", "l2fwd", "--quiet"];
+    let how = ["--packets", "600", "--level", "all"];
+    c.command("verify", 0, &[&verified[..], &how].concat());
+    c.command("verify", 0, &[&verified[..], &["--prove"]].concat());
     let short = [
         "--seconds",
         "0.02",
@@ -202,10 +182,5 @@ fn outputs_satisfy_their_schemas() {
         "--quiet",
     ];
     c.command("bench", 0, &[&["bench", "l2fwd"], &short[..]].concat());
-    assert!(
-        c.wrong.is_empty(),
-        "{} commands:\n{}",
-        c.done,
-        c.wrong.join("\n")
-    );
+    c.end(12);
 }

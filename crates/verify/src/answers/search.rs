@@ -270,7 +270,7 @@ impl Search<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onefold_element::model::ValueSet;
+    use onefold_element::model::{ValueSet, max_of};
     use onefold_synth::program::{Dim, Filter};
     use proptest::prelude::{Strategy, prop_assert, prop_assert_eq, prop_assume, proptest};
 
@@ -285,7 +285,7 @@ mod tests {
         let mut f = Filter::default();
         for (d, v) in parts {
             let (dim, width) = dims[d % dims.len()];
-            let max = onefold_element::model::max_of(width);
+            let max = max_of(width);
             let pair = |a: u8, b: u8| (u128::from(a.min(b)) & max, u128::from(a.max(b)) & max);
             let fix = |(a, b): (u128, u128)| (a.min(b), a.max(b));
             let set = ValueSet::from_intervals([fix(pair(v[0], v[1])), fix(pair(v[2], v[3]))]);
@@ -351,7 +351,7 @@ mod tests {
                 let (found, part) = ask(&all);
                 // twelve bits: whether one number fits
                 let read = |v: u128, d: Dim| match d {
-                    Dim::Bits { bit, bits } => (v >> (12 - bit - i32::from(bits))) & onefold_element::model::max_of(bits),
+                    Dim::Bits { bit, bits } => (v >> (12 - bit - i32::from(bits))) & max_of(bits),
                     _ => 0,
                 };
                 let fits = |f: &Filter, v: u128| f.0.iter().all(|(d, s)| s.contains(read(v, *d)));

@@ -47,22 +47,6 @@ impl Args {
     pub fn housekeeping(&self) -> Option<usize> {
         self.housekeeping
     }
-    /// Writes down what is dropped, and what alerts are about, if that is asked for.
-    pub fn write_packets(
-        &self,
-        chain: &Chain,
-        graph: &Graph,
-        inputs: &[(String, String)],
-    ) -> Result<()> {
-        let how = (self.limit, self.quiet);
-        if let Some(file) = &self.drops {
-            dropped::write(file, (chain, graph), inputs, how)?;
-        }
-        if let Some(file) = &self.alerts {
-            alerts::write(file, (chain, graph), inputs, how)?;
-        }
-        Ok(())
-    }
     /// How many workers, at most.
     pub fn workers(&self) -> usize {
         self.workers.most()
@@ -159,17 +143,53 @@ pub(super) fn in_processes(args: &Args) -> Result<()> {
     ];
     match asked.into_iter().find(|(_, asked)| *asked) {
         Some((flag, _)) => anyhow::bail!(
-            "{flag} looks into functions, which run in processes of their own here: take 'run: process' out of the chain file"
+            "{flag} looks into functions, which run in processes of their own here: take 'run: process' out of the \
+             chain file"
         ),
         None => Ok(()),
     }
+}
+
+/// Only interfaces go on for a time.
+///
+/// # Errors
+/// A time is given, and there are none.
+pub(super) fn timed(args: &Args, live: bool) -> Result<()> {
+    if !live && args.duration.is_some() {
+        anyhow::bail!(
+            "--duration is for network interfaces; captures end by themselves, or with --limit"
+        );
+    }
+    Ok(())
+}
+
+/// What is done before the run: what is dropped and what alerts are about is written down, if that is asked for, and
+/// handlers that are to be read at the end are looked at.
+///
+/// # Errors
+/// Something cannot be read or written.
+pub(super) fn beforehand(
+    args: &Args,
+    chain: &Chain,
+    graph: &mut Graph,
+    inputs: &[(String, String)],
+) -> Result<()> {
+    readable(args, graph)?;
+    let how = (args.limit, args.quiet);
+    if let Some(file) = &args.drops {
+        dropped::write(file, (chain, graph), inputs, how)?;
+    }
+    if let Some(file) = &args.alerts {
+        alerts::write(file, (chain, graph), inputs, how)?;
+    }
+    Ok(())
 }
 
 /// Can the handlers that are to be read at the end be read?
 ///
 /// # Errors
 /// Which one cannot, and why.
-pub(super) fn readable(args: &Args, graph: &mut Graph) -> Result<()> {
+fn readable(args: &Args, graph: &mut Graph) -> Result<()> {
     for call in &args.read {
         if let Err(e) = graph.read_handler(call) {
             let (element, _) = call.rsplit_once('.').unwrap_or(("", call));
@@ -219,7 +239,8 @@ pub(super) fn check(args: &Args, captures: bool) -> Result<()> {
     args.sandbox.check()?;
     if !captures && args.ports.iter().all(|p| p.device().is_none()) {
         anyhow::bail!(
-            "no packets come: --in PORT=FILE names a capture that arrives at a port, --port PORT=packet:IF an interface; hint: `onefold gen --for CHAIN --out FILE` makes one"
+            "no packets come: --in PORT=FILE names a capture that arrives at a port, --port PORT=packet:IF an interface; \
+             hint: `onefold gen --for CHAIN --out FILE` makes one"
         );
     }
     let passes = [("--drops", &args.drops), ("--alerts", &args.alerts)];

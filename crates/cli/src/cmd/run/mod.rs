@@ -266,11 +266,7 @@ fn carry_out(args: &Args) -> Result<u8> {
     }
     let one = (Receivers::Queues(1), args.quiet);
     let live = live::open(&args.ports, captures, &args.dpdk(), one)?;
-    if live.is_empty() && args.duration.is_some() {
-        anyhow::bail!(
-            "--duration is for network interfaces; captures end by themselves, or with --limit"
-        );
-    }
+    arguments::timed(args, !live.is_empty())?;
     let Some((chain, attached)) = live::load(&args.chain, &live, args.quiet)? else {
         return Ok(common::BAD_INPUT);
     };
@@ -290,8 +286,7 @@ fn carry_out(args: &Args) -> Result<u8> {
         Err(code) => return Ok(code),
     };
     common::print_warnings(&graph);
-    args.write_packets(&chain, &graph, &inputs)?;
-    arguments::readable(args, &mut graph)?;
+    arguments::beforehand(args, &chain, &mut graph, &inputs)?;
     let matchers = common::matchers(&mut graph);
     if !args.quiet {
         common::tell_matchers(&matchers);

@@ -1,5 +1,5 @@
-//! The packet that is to be followed, and those that pass the chain before it: of its own capture, and of those at other
-//! ports.
+//! The packet that is to be followed, and those that pass the chain before it: of its own capture, and of those at
+//! other ports.
 
 use crate::{files, runner};
 use anyhow::{Context, Result, bail};
@@ -24,11 +24,14 @@ pub type Frames = Vec<Before>;
 /// The packet that is asked for: its port, the packets before it, and itself.
 pub type Asked = (String, Frames, (Vec<u8>, Timestamp));
 
+/// Ports and captures.
+type Inputs = Vec<(String, String)>;
+
 /// Which packet `PORT=FILE#N` names: the captures without the number, which one of them, and the number.
 ///
 /// # Errors
 /// None has a number, or several have.
-pub fn named(inputs: &[(String, String)]) -> Result<(Vec<(String, String)>, (usize, u64))> {
+pub fn named(inputs: &[(String, String)]) -> Result<(Inputs, (usize, u64))> {
     let mut which = None;
     let mut all = Vec::with_capacity(inputs.len());
     for (i, (port, spec)) in inputs.iter().enumerate() {

@@ -7,7 +7,7 @@ pub type Bits = Vec<u64>;
 pub fn some(n: usize) -> Bits {
     let mut all = vec![u64::MAX; n.div_ceil(64)];
     if let Some(w) = all.last_mut()
-        && n % 64 != 0
+        && !n.is_multiple_of(64)
     {
         *w = (1 << (n % 64)) - 1;
     }
