@@ -4,8 +4,12 @@
 mod common;
 
 use common::{json, onefold, run, temp};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// What is wrong, with its place.
 fn wrong(schema: &Value, v: &Value, at: &str, all: &mut Vec<String>) {
@@ -183,4 +187,59 @@ fn what_is_said_of_packets_satisfies_its_schema() {
     ];
     c.command("bench", 0, &[&["bench", "l2fwd"], &short[..]].concat());
     c.end(12);
+}
+
+/// A chain that runs, asked and put anew.
+#[test]
+fn what_is_said_of_a_running_chain_satisfies_its_schema() {
+    let mut c = Checks::new("schemas-running");
+    let made = [
+        "gen",
+        "--for",
+        "l2fwd",
+        "--packets",
+        "500",
+        "--quiet",
+        "--out",
+        "in.pcap",
+    ];
+    run(&c.dir, 0, &made);
+    let args = [
+        "run",
+        "l2fwd",
+        "--json",
+        "--control",
+        "s.sock",
+        "--duration",
+        "300",
+        "--port",
+    ];
+    let mut running = Command::new(env!("CARGO_BIN_EXE_onefold"))
+        .args(args)
+        .args(["in=memory:in.pcap,rate=500", "--port", "out=memory:"])
+        .current_dir(&c.dir)
+        .env("ONEFOLD_CACHE", "")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    let asked = ["status", "--socket", "s.sock"];
+    while !onefold(&c.dir, &asked).status.success() {
+        let ended = running.try_wait().unwrap();
+        assert!(
+            ended.is_none() && begun.elapsed() < Duration::from_secs(120),
+            "{ended:?}"
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    c.command("status", 0, &asked);
+    c.command("status", 0, &[&asked[..], &["--rules"]].concat());
+    c.command("reload", 0, &["reload", "--socket", "s.sock"]);
+    kill(Pid::from_raw(running.id() as i32), Signal::SIGTERM).unwrap();
+    let out = running.wait_with_output().unwrap();
+    assert_eq!(out.status.code(), Some(143));
+    let v: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(v["interrupted"], true);
+    c.end(3);
 }
