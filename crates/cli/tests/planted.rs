@@ -196,12 +196,9 @@ impl Planted {
     }
 
     /// Refuted, with a packet that `trace` shows to differ; and `run` refuses.
-    fn proof_catches(&self, runs: bool) {
+    fn proof_catches(&self) {
         let v = json(&self.dir, 1, &[&PROVE[..], &BAD].concat());
         assert_eq!(v["verdict"], "refuted", "{v}");
-        if !runs {
-            return;
-        }
         // time enough on a busy machine
         let last = ["--program", "bad.txt", "--verify-time", "120"];
         let args = self.args(&["run", "c.click", "-q"], &last);
@@ -337,7 +334,7 @@ fn the_program_of_before_a_route_change() {
             run(&before, 0, &["explain", "c.click", "--program"]).0
         },
     );
-    p.proof_catches(true);
+    p.proof_catches();
     p.verify_catches(&BAD);
     p.shadow_catches(&UNPROVED);
 }
@@ -391,7 +388,7 @@ fn a_lost_ttl_guard() {
             })
         },
     );
-    p.proof_catches(true);
+    p.proof_catches();
     p.verify_catches(&BAD);
     p.shadow_catches(&UNPROVED);
     let many = (0..20u16).flat_map(|_| router_packets()).zip(0..);
@@ -418,7 +415,7 @@ fn a_dropped_rule() {
             })
         },
     );
-    p.proof_catches(true);
+    p.proof_catches();
     p.verify_catches(&BAD);
     p.shadow_catches(&UNPROVED);
 }
@@ -486,7 +483,7 @@ fn answers_to_the_wrong_origin() {
         // packets from outside
         swap_outputs(text, "stage2 ")
     });
-    p.proof_catches(true);
+    p.proof_catches();
     p.verify_catches(&BAD);
     p.shadow_catches(&UNPROVED);
 }
@@ -501,7 +498,7 @@ fn bindings_of_the_wrong_origin() {
     });
     // the binding of a packet that was found stays: two flows, their answers
     p.left_behind = 4;
-    p.proof_catches(true);
+    p.proof_catches();
     p.verify_catches(&BAD);
     p.shadow_catches(&UNPROVED);
 }
@@ -511,7 +508,7 @@ fn a_udp_packet_without_a_checksum_is_given_one() {
     let p = Planted::new("udp-zero", NAT, &nat_packets(Some(0)), &NAT_OUT, |text| {
         text.replace("sum udp of", "sum tcp of")
     });
-    p.proof_catches(true);
+    p.proof_catches();
     p.verify_catches(&BAD);
     p.shadow_catches(&UNPROVED);
 }
@@ -521,8 +518,7 @@ fn a_tcp_checksum_of_zero_is_left_alone() {
     let p = Planted::new("tcp-zero", NAT, &nat_packets(Some(0)), &NAT_OUT, |text| {
         text.replace("sum tcp of", "sum udp of")
     });
-    // one such run is enough: a proof takes long without optimisation
-    p.proof_catches(false);
+    p.proof_catches();
     p.verify_catches(&BAD);
     p.shadow_catches(&UNPROVED);
 }
@@ -550,7 +546,7 @@ fn a_udp_checksum_that_becomes_zero_on_the_way() {
             (groups < 2 || l.trim() != "group").then(|| l.to_string())
         })
     });
-    p.proof_catches(true);
+    p.proof_catches();
     p.verify_catches(&BAD);
     let v = p.shadow_catches(&UNPROVED);
     assert_eq!(v["shadow"]["differences"], 1, "{v}");
