@@ -17,7 +17,7 @@ features=()
 status=${PIPESTATUS[0]}
 if [ ${#features[@]} -gt 0 ] && [ $# -eq 0 ]; then
   # what `make lint` has checked of other crates is used again
-  "${CARGO:-cargo}" clippy --locked -p onefold -- -D warnings 2>&1 | tee -a "$log"
+  "${CARGO:-cargo}" clippy --workspace --all-targets --locked -- -D warnings 2>&1 | tee -a "$log"
   without=${PIPESTATUS[0]}
   [ "$status" -ne 0 ] || status=$without
 fi
