@@ -73,10 +73,15 @@ fn holds_from(r: &Results, cost: &str, percent: f64) -> Line {
 }
 
 /// What is missing on short rings is the price of a switch: no more is lost with each on longer ones.
-fn a_price_a_switch(r: &Results, cost: &str) -> Line {
+/// Where it is within `percent`, nothing is missing.
+fn a_price_a_switch(r: &Results, cost: &str, percent: f64) -> Line {
     let all = points(r, cost);
-    let shortest = all.first().map(Point::lost);
-    let longer = all.iter().skip(1).map(Point::lost).reduce(f64::max);
+    let lost = |p: &Point| match p.behind * 100.0 > percent {
+        true => p.lost(),
+        false => 0.0,
+    };
+    let shortest = all.first().map(lost);
+    let longer = all.iter().skip(1).map(lost).reduce(f64::max);
     let told: Vec<String> = (all.iter())
         .map(|p| format!("{} places: {:.0} us", p.places, p.lost()))
         .collect();
@@ -137,7 +142,10 @@ pub const SLICES: Experiment = Experiment {
     },
     lines: |r| {
         let all = COSTS.into_iter().flat_map(|(cost, _, percent)| {
-            [holds_from(r, cost, percent), a_price_a_switch(r, cost)]
+            [
+                holds_from(r, cost, percent),
+                a_price_a_switch(r, cost, percent),
+            ]
         });
         all.collect()
     },
