@@ -39,17 +39,6 @@ fn build(chain: &onefold_chain::Chain) -> Graph {
 
 #[test]
 fn every_chain_conserves_every_capture() {
-    conserve(false);
-}
-
-#[test]
-#[ignore = "twice as long: cargo test -p onefold --test corpus -- --ignored"]
-fn every_port_conserves_every_capture() {
-    conserve(true);
-}
-
-/// Every chain takes every capture; at all of its ports, or at one, a file after the other.
-fn conserve(at_all: bool) {
     let names = chains();
     assert!(names.len() >= 10, "{names:?}");
     let Some(corpus) = Corpus::read() else { return };
@@ -59,30 +48,21 @@ fn conserve(at_all: bool) {
     std::thread::scope(|s| {
         for _ in 0..workers.min(names.len()) {
             s.spawn(|| {
-                loop {
-                    let turn = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(name) = names.get(turn) else { break };
-                    conserves(name, &corpus, (!at_all).then_some(turn));
+                while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    conserves(name, &corpus);
                 }
             });
         }
     });
 }
 
-/// Files go to all ports, or each to one: with `turn`, the first file to the port of that number.
-fn conserves(name: &str, corpus: &Corpus, turn: Option<usize>) {
+fn conserves(name: &str, corpus: &Corpus) {
     let chain = load(name);
     let mut graph = build(&chain);
-    let ports: Vec<_> = (chain.ports.iter())
-        .filter_map(|p| Some((p, p.source?)))
-        .collect();
-    for (i, (port, source)) in ports.iter().enumerate() {
-        let source = *source;
+    for port in chain.ports.iter() {
+        let Some(source) = port.source else { continue };
         let mut now = Timestamp::ZERO;
         for (n, f) in corpus.frames.iter().enumerate() {
-            if turn.is_some_and(|t| (f.file + t) % ports.len() != i) {
-                continue;
-            }
             // files of all ages: one clock that never goes back
             now = now.max(Timestamp(f.ts_ns));
             graph.inject(ElemId(source as u32), &f.data, now);

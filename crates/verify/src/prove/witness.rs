@@ -253,7 +253,7 @@ pub fn refute(
             }));
         }
     }
-    // a fraction of a second, in which most of what is wrong shows; plans for places take longer
+    // quick, and much of what is wrong shows; plans for places take longer
     let few = Look {
         packets: how.packets.min(FIRST),
         ..*how
