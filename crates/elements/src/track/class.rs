@@ -129,6 +129,7 @@ impl fmt::Display for ConnClass {
                 (self.seen_reply, " seen-reply"),
                 (self.assured, " assured"),
                 (self.confirmed, " confirmed"),
+                (!self.confirmed, " unconfirmed"),
             ] {
                 f.write_str(if is { name } else { "" })?;
             }
@@ -226,13 +227,14 @@ pub fn parse_classes(text: &str) -> Result<Vec<ConnClass>, String> {
             match p {
                 "original" => reply = Some(false),
                 "reply" => reply = Some(true),
+                "unconfirmed" => drop(status.get_or_insert_default()),
                 _ => {
                     let at = ["seen-reply", "assured", "confirmed"]
                         .iter()
                         .position(|n| *n == p)
                         .ok_or_else(|| {
                             format!(
-                                "'{p}' behind '{name}': there are original, reply, seen-reply, assured, confirmed"
+                                "'{p}' behind '{name}': there are original, reply, seen-reply, assured, confirmed, unconfirmed"
                             )
                         })?;
                     status.get_or_insert_default()[at] = true;

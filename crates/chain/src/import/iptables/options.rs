@@ -5,6 +5,7 @@ use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, Target};
 use crate::import::ports::{ANY, Ports, complement, test, union};
 use crate::import::rule::Verdict;
 use crate::import::terms::{Family, icmp_type, protocol, service, tcp_flag};
+use onefold_elements::connection::ConnTest;
 
 /// Splits at white space; double quotes keep together.
 fn words(text: &str) -> Vec<String> {
@@ -49,6 +50,25 @@ struct Draft {
     /// A match extension that looks at the transport header, which later fragments do not have.
     transport: bool,
     target: Option<Target>,
+    /// A test of the connection's state.
+    state: Option<String>,
+    /// Other tests of the connection.
+    connection: Vec<String>,
+}
+
+impl Draft {
+    /// Adds the tests of the connection. Where there is none, a test of the state alone decides, whatever else is asked
+    /// (xt_conntrack.c).
+    fn connection_tests(&mut self) {
+        let none = "ct state invalid,untracked";
+        for t in std::mem::take(&mut self.connection) {
+            self.tests.push(match self.state.is_some() {
+                true => format!("({t} or {none})"),
+                false => format!("{t} && not {none}"),
+            });
+        }
+        self.tests.extend(self.state.take());
+    }
 }
 
 impl Rules<'_> {
@@ -74,6 +94,7 @@ impl Rules<'_> {
                 }
             }
         }
+        d.connection_tests();
         if d.transport {
             d.tests.push(match self.family {
                 Family::V4 => "ip[6:2] & 8191 == 0".into(),
@@ -158,8 +179,27 @@ impl Rules<'_> {
                 let v = value(it, &mut not)?;
                 return self.ports(w, v, not, d);
             }
+            "--ctstate" | "--state" => {
+                let v = value(it, &mut not)?;
+                if d.state.is_some() {
+                    return Err(format!("'{w}' twice"));
+                }
+                d.state = Some(negate(connection_test("state", v)?, not));
+                return Ok(());
+            }
+            "--ctdir" => {
+                let v = value(it, &mut not)?;
+                d.connection.push(negate(connection_test("direction", v)?, not));
+                return Ok(());
+            }
+            "--ctstatus" => {
+                let v = value(it, &mut not)?;
+                d.connection.push(negate(connection_test("status", v)?, not));
+                return Ok(());
+            }
             "-m" | "--match" => {
                 match value(it, &mut not)? {
+                    "conntrack" | "state" => {}
                     "tcp" | "udp" | "icmp" | "icmp6" | "multiport" => d.transport = true,
                     "comment" | "iprange" | "ttl" | "hl" => {}
                     m => return Err(format!("match '{m}' is not supported")),
@@ -337,6 +377,22 @@ impl Rules<'_> {
         });
         Ok(())
     }
+}
+
+/// A test of a packet's connection: a list of values as `iptables` writes them, in the words of firewall rules.
+fn connection_test(key: &str, list: &str) -> Result<String, String> {
+    let mut values = Vec::new();
+    for v in list.split(',') {
+        let name = v.to_lowercase().replace('_', "-");
+        if matches!(name.as_str(), "snat" | "dnat") {
+            return Err(format!(
+                "connection {key} '{v}': a firewall function translates no addresses"
+            ));
+        }
+        ConnTest::parse(key, &name).map_err(|_| format!("connection {key} '{v}' is not supported"))?;
+        values.push(name);
+    }
+    Ok(format!("ct {key} {}", values.join(",")))
 }
 
 fn negate(test: String, not: bool) -> String {
