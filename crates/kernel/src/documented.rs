@@ -60,6 +60,8 @@ known! {
     CUT: "transport headers that are cut short, at rules of iptables",
         "iptables drops such a packet, and a TCP fragment that begins within the header (RFC 1858), at the first rule \
          that looks into its ports, flags or type; for Onefold, as for nftables, the rule does not match";
+    FRAGMENT: "fragments, at a firewall whose rules ask about connections",
+        "the kernel puts them together before anything else; for Onefold they are of no connection (invalid)";
     NO_TCP: "TCP for the router itself",
         "a kernel has TCP, and resets connections that nobody waits for; Onefold's router has none";
     QUOTED: "source address and length of ICMP errors",
@@ -76,6 +78,8 @@ pub(crate) struct Sent<'a> {
     pub routers: bool,
     /// There are rules of iptables on the way.
     pub iptables: bool,
+    /// Rules on the way ask about connections.
+    pub tracks: bool,
     pub mtu: usize,
     pub families: [bool; 2],
     /// Networks of routers' interfaces.
@@ -104,7 +108,43 @@ pub(crate) fn not_compared(s: &Sent<'_>) -> Option<Known> {
         false => first & 15 > 5,
         true => s.frame.get(20) == Some(&0),
     };
-    ((s.passes || v6) && options).then_some(OPTIONS)
+    if (s.passes || v6) && options {
+        return Some(OPTIONS);
+    }
+    if s.tracks { untold(s, v6) } else { None }
+}
+
+/// Why a packet must not come to a firewall that tracks connections: what the kernel does with it by itself would leave
+/// other connections behind.
+fn untold(s: &Sent<'_>, v6: bool) -> Option<Known> {
+    let v = view(s.frame)?;
+    let ip = s.frame.get(v.net..)?;
+    let (src, dst, _) = ends(ip)?;
+    let fragment = match v6 {
+        false => u16::from_be_bytes([*ip.get(6)?, *ip.get(7)?]) & 0x3fff != 0,
+        true => has_fragment_header(ip),
+    };
+    if fragment {
+        return Some(FRAGMENT);
+    }
+    if is_cut(s.frame) {
+        return Some(CUT);
+    }
+    if s.passes && ip.get(if v6 { 7 } else { 8 }) == Some(&0) {
+        return Some(NO_HOPS);
+    }
+    (s.passes && martian(src, dst)).then_some(MARTIAN)
+}
+
+/// Is there a fragment header in front of the upper layer's?
+fn has_fragment_header(ip: &[u8]) -> bool {
+    let (mut next, mut at) = (ip.get(6).copied().unwrap_or(59), 40);
+    // Bound: each header has eight bytes at least
+    while let (0 | 43 | 60, Some([n, len])) = (next, ip.get(at..).and_then(|b| b.first_chunk::<2>()))
+    {
+        (next, at) = (*n, at + (usize::from(*len) + 1) * 8);
+    }
+    next == 44
 }
 
 /// Why both may differ; the forms by port, those only of Onefold and those only of the kernel.

@@ -69,6 +69,8 @@ pub struct Lab {
     families: [bool; 2],
     /// There are rules of iptables.
     iptables: bool,
+    /// Functions whose rules ask about connections.
+    trackers: Vec<usize>,
     /// Networks of routers' interfaces.
     networks: Vec<(IpAddr, u8)>,
     /// There are firewalls, and routers.
@@ -101,6 +103,9 @@ pub fn obstacle(plan: &KernelPlan) -> Option<KernelError> {
             "type: apt install iptables",
         );
     }
+    if trackers(plan).next().is_some() && !has("conntrack") {
+        return missing("there is no 'conntrack'", "type: apt install conntrack");
+    }
     None
 }
 
@@ -126,6 +131,13 @@ fn formats(plan: &KernelPlan) -> impl Iterator<Item = RuleFormat> {
         KernelForm::Router(_) => None,
     });
     firewalls.flat_map(|w| &w.rules).map(|r| r.format)
+}
+
+/// Functions whose rules ask about connections, by number.
+fn trackers(plan: &KernelPlan) -> impl Iterator<Item = usize> {
+    let tracks = |f: &KernelForm| matches!(f, KernelForm::Firewall(w) if w.tracks);
+    let all = plan.functions.iter().enumerate();
+    all.filter(move |(_, f)| tracks(&f.form)).map(|(i, _)| i)
 }
 
 impl Lab {
@@ -168,6 +180,7 @@ impl Lab {
                     .any(|f| matches!(f.form, KernelForm::Router(_))),
             ),
             iptables: formats(plan).any(|f| f == RuleFormat::Iptables),
+            trackers: trackers(plan).collect(),
         };
         let mut names = Vec::new();
         for f in &plan.functions {
@@ -298,6 +311,31 @@ impl Lab {
     /// Are there firewalls, and routers, in the chain?
     pub(crate) fn has(&self) -> (bool, bool) {
         self.has
+    }
+
+    /// Do rules ask about connections?
+    pub(crate) fn tracks(&self) -> bool {
+        !self.trackers.is_empty()
+    }
+
+    /// The kernel forgets all connections.
+    ///
+    /// # Errors
+    /// `conntrack` cannot be started, or refuses.
+    pub(crate) fn flush(&self) -> Result<(), KernelError> {
+        for f in &self.trackers {
+            let Some((space, name)) = self.spaces.get(*f).zip(self.names.get(*f)) else {
+                continue;
+            };
+            let done = crate::commands::tool(space, "conntrack", &["-F"], "")?;
+            done.map_err(|said| KernelError::Refused {
+                function: name.clone(),
+                tool: "conntrack".into(),
+                what: "forgetting all connections".into(),
+                said,
+            })?;
+        }
+        Ok(())
     }
 
     /// Are there rules of iptables?

@@ -262,6 +262,29 @@ impl Connections {
         ]
     }
 
+    /// All connections stay for so many seconds.
+    pub(crate) fn stay(&mut self, seconds: u32) {
+        for t in [
+            &mut self.tcp_syn_sent,
+            &mut self.tcp_syn_recv,
+            &mut self.tcp_established,
+            &mut self.tcp_fin_wait,
+            &mut self.tcp_close_wait,
+            &mut self.tcp_last_ack,
+            &mut self.tcp_time_wait,
+            &mut self.tcp_close,
+            &mut self.tcp_syn_sent2,
+            &mut self.tcp_unacknowledged,
+            &mut self.udp,
+            &mut self.udp_stream,
+            &mut self.icmp,
+            &mut self.icmp6,
+            &mut self.generic,
+        ] {
+            *t = Some(seconds);
+        }
+    }
+
     /// A ConnTable's configuration; what is out of range is said.
     pub(crate) fn text(&self, cx: &mut KindCx<'_>) -> String {
         let mut words = Vec::new();
