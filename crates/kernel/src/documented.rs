@@ -62,6 +62,8 @@ known! {
          that looks into its ports, flags or type; for Onefold, as for nftables, the rule does not match";
     FRAGMENT: "fragments, at a firewall whose rules ask about connections",
         "the kernel puts them together before anything else; for Onefold they are of no connection (invalid)";
+    OTHERS: "SCTP, DCCP, UDP-Lite and GRE, at a firewall whose rules ask about connections",
+        "the kernel follows the states of each; for Onefold they are as all protocols without states";
     NO_TCP: "TCP for the router itself",
         "a kernel has TCP, and resets connections that nobody waits for; Onefold's router has none";
     QUOTED: "source address and length of ICMP errors",
@@ -129,6 +131,9 @@ fn untold(s: &Sent<'_>, v6: bool) -> Option<Known> {
     }
     if is_cut(s.frame) {
         return Some(CUT);
+    }
+    if matches!(v.proto, 33 | 47 | 132 | 136) {
+        return Some(OTHERS);
     }
     if s.passes && ip.get(if v6 { 7 } else { 8 }) == Some(&0) {
         return Some(NO_HOPS);

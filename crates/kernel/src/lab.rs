@@ -103,9 +103,6 @@ pub fn obstacle(plan: &KernelPlan) -> Option<KernelError> {
             "type: apt install iptables",
         );
     }
-    if trackers(plan).next().is_some() && !has("conntrack") {
-        return missing("there is no 'conntrack'", "type: apt install conntrack");
-    }
     None
 }
 
@@ -321,19 +318,12 @@ impl Lab {
     /// The kernel forgets all connections.
     ///
     /// # Errors
-    /// `conntrack` cannot be started, or refuses.
+    /// It refuses.
     pub(crate) fn flush(&self) -> Result<(), KernelError> {
-        for f in &self.trackers {
-            let Some((space, name)) = self.spaces.get(*f).zip(self.names.get(*f)) else {
-                continue;
-            };
-            let done = crate::commands::tool(space, "conntrack", &["-F"], "")?;
-            done.map_err(|said| KernelError::Refused {
-                function: name.clone(),
-                tool: "conntrack".into(),
-                what: "forgetting all connections".into(),
-                said,
-            })?;
+        let spaces = self.trackers.iter().filter_map(|f| self.spaces.get(*f));
+        // Bound: the functions
+        for space in spaces {
+            crate::forget::forget(space)?;
         }
         Ok(())
     }

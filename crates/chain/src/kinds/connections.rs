@@ -180,22 +180,19 @@ fn some_or_all(list: &[Expr], wanted: bool) -> Option<bool> {
     (!open).then_some(!wanted)
 }
 
-/// Without a `true &&` in front, or an `&& true` behind: what importers make of most rules.
+/// Without `true` beside other conditions that must hold, too: what importers make of most rules.
 fn simplified(text: &str) -> String {
-    let mut t = text.trim();
-    let plain = !t.contains(" or ") && !t.contains("||") && !t.contains('?');
+    let mut t = text.trim().to_string();
+    // a word ends there
+    for (end, with) in [(" ", " "), (")", ")")] {
+        t = t.replace(&format!(" && true{end}"), with);
+    }
+    t = t.replace("(true && ", "(");
     // Bound: each turn takes some characters
-    while plain {
-        let shorter = (t.strip_prefix("true && ")).or_else(|| t.strip_suffix(" && true"));
-        match shorter {
-            Some(s) => t = s.trim(),
-            None => break,
-        }
+    while let Some(s) = t.strip_suffix(" && true").or(t.strip_prefix("true && ")) {
+        t = s.trim().to_string();
     }
-    match plain {
-        true => t.replace(" && true && ", " && "),
-        false => t.to_string(),
-    }
+    t
 }
 
 /// How connections are tracked. Times are in seconds; what is not given is as in Linux.
@@ -335,7 +332,7 @@ pub(crate) fn groups(rules: &[&Asking]) -> Vec<Group> {
     questions.dedup();
     let mut groups: Vec<(Vec<bool>, Vec<ConnClass>)> = Vec::new();
     let mut all = ConnClass::all();
-    all.sort_by_key(|c| (c.state != ConnState::Established, c.reply, !c.assured));
+    all.sort_by_key(|c| (c.state != ConnState::Established, c.state, c.reply, !c.assured));
     for c in all {
         let answers = questions.iter().map(|q| q.iter().any(|t| t.holds(c)));
         // who begins a connection goes by ConnConfirm

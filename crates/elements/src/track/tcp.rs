@@ -100,14 +100,14 @@ const NEXT: [[[To; 10]; 6]; 2] = [
     [
         //  NO  SS  SR  ES  FW  CW  LA  TW  CL  S2
         [SS, SS, IG, IG, IG, IG, IG, SS, SS, S2], // SYN
-        [NO, NO, IG, IG, IG, IG, IG, IG, IG, SR], // SYN ACK
+        [NO, NO, SR, NO, NO, NO, NO, NO, NO, SR], // SYN ACK
         [NO, NO, FW, FW, LA, LA, LA, TW, CL, NO], // FIN
         [ES, NO, ES, ES, CW, CW, TW, TW, CL, NO], // ACK
         [NO, CL, CL, CL, CL, CL, CL, CL, CL, CL], // RST
         [NO, NO, NO, NO, NO, NO, NO, NO, NO, NO],
     ],
     [
-        [NO, S2, NO, NO, NO, NO, NO, NO, NO, S2], // SYN
+        [NO, S2, NO, NO, NO, NO, NO, SS, NO, S2], // SYN
         [NO, SR, IG, IG, IG, IG, IG, IG, IG, SR], // SYN ACK
         [NO, NO, FW, FW, LA, LA, LA, TW, CL, NO], // FIN
         [NO, IG, SR, ES, CW, CW, TW, TW, CL, IG], // ACK
