@@ -96,19 +96,53 @@ fn ip(net: &[u8], quoted: bool) -> Result<Ip<'_>, &'static str> {
                 return Err(CUT);
             }
             let end = if quoted { net.len() } else { total };
-            let u = h.upper().ok_or("IPv6 extension headers that are cut off, or too many")?;
-            if u.later || u.fragment && !quoted {
+            let (protocol, offset, fragment, later) = upper6(net, h.next_header())
+                .ok_or("IPv6 extension headers that are cut off, too many, or lead to nothing")?;
+            if later || fragment && !quoted {
                 return Err("a fragment");
             }
             Ok(Ip {
                 src: net.get(8..24).ok_or(CUT)?,
                 dst: net.get(24..40).ok_or(CUT)?,
-                protocol: u.protocol,
-                upper: net.get(u.offset..end).ok_or(CUT)?,
+                protocol,
+                // headers that lead behind the end lead to nothing, which some protocols can do with
+                upper: net.get(offset..end).unwrap_or(&[]),
             })
         }
         _ => Err(CUT),
     }
+}
+
+/// Most extension headers.
+const MAX_EXTENSIONS: usize = 32;
+
+/// Protocol and place of the upper-layer header of an IPv6 packet, and whether it is a fragment, and a later one. The
+/// headers that Linux follows (`ipv6_skip_exthdr`): what else calls itself an extension is a protocol as any.
+fn upper6(net: &[u8], first: u8) -> Option<(u8, usize, bool, bool)> {
+    let (mut next, mut at, mut fragment) = (first, ipv6::LEN, false);
+    for _ in 0..MAX_EXTENSIONS {
+        let head = || net.get(at..).and_then(|b| b.first_chunk::<2>()).copied();
+        let len = match next {
+            // hop-by-hop, routing, destination options
+            0 | 43 | 60 => (usize::from(head()?[1]) + 1) * 8,
+            44 => {
+                let word = net.get(at + 2..).and_then(|b| b.first_chunk::<2>())?;
+                let word = u16::from_be_bytes(*word);
+                fragment |= word & 0xfff9 != 0;
+                if word & 0xfff8 != 0 {
+                    return Some((head()?[0], at + 8, true, true));
+                }
+                8
+            }
+            // authentication
+            51 => (usize::from(head()?[1]) + 2) * 4,
+            // nothing follows
+            59 => return None,
+            _ => return Some((next, at, fragment, false)),
+        };
+        (next, at) = (head()?[0], at + len);
+    }
+    None
 }
 
 impl Ip<'_> {
