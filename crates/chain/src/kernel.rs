@@ -84,6 +84,8 @@ pub struct KernelFirewall {
     pub families: [bool; 2],
     /// Rules ask about connections.
     pub tracks: bool,
+    /// Rules ask whether connections are assured.
+    pub asks_assured: bool,
 }
 
 /// A ruleset, as it stands in its file.
@@ -277,7 +279,8 @@ fn firewall(k: &Firewall, cx: &mut KindCx<'_>) -> Option<KernelFirewall> {
         }
         let Some(f) = file else { continue };
         out.families[usize::from(family == Family::V6)] = true;
-        ok &= ruleset(k, cx, family, f, (&mut out.rules, &mut out.tracks));
+        let to = (&mut out.rules, &mut out.tracks, &mut out.asks_assured);
+        ok &= ruleset(k, cx, family, f, to);
     }
     if ok && out.rules.is_empty() {
         refuse(cx, "there is no ruleset to compare", "give 'rules-file'");
@@ -292,7 +295,7 @@ fn ruleset(
     cx: &mut KindCx<'_>,
     family: Family,
     f: &Loc<String>,
-    (to, tracks): (&mut Vec<KernelRules>, &mut bool),
+    (to, tracks, assured): (&mut Vec<KernelRules>, &mut bool, &mut bool),
 ) -> bool {
     let span = cx.at(f);
     let Some((id, text)) = cx.reader.read(&f.value, span) else {
@@ -323,6 +326,7 @@ fn ruleset(
         return true;
     }
     *tracks |= asks_about_connections(&text, format);
+    *assured |= text.to_lowercase().contains("assured");
     to.push(KernelRules {
         format,
         family,

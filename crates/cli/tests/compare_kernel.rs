@@ -107,6 +107,21 @@ const STATEFUL_NFT: &str = "table inet filter {
 }
 ";
 
+/// Others: direction and status.
+const STATUS_NFT: &str = "table inet filter {
+ chain forward {
+  type filter hook forward priority 0; policy drop;
+  ct direction reply ct status seen-reply tcp sport 80 accept
+  ct status assured meta l4proto tcp accept
+  ct state { new, related } ip saddr 10.0.0.0/8 accept
+  ct direction != reply ct state established udp sport 1000-2000 accept
+  ct state != new ct state != invalid tcp dport 80-100 accept
+  tcp dport 80 tcp flags syn accept
+  ct status != assured ip6 saddr 2001:db8::/32 accept
+ }
+}
+";
+
 const CHAIN: &str = "functions:
   fw: { firewall: { rules-file: FILE, rules6-file: FILE6, interfaces: { inside: lan0, outside: wan0 } } }
 ports:
@@ -167,10 +182,13 @@ fn connections() {
     write(&dir, "v4.rules", STATEFUL);
     let text = CHAIN.replace(", rules6-file: FILE6", "").replace("FILE", "v4.rules");
     write(&dir, "iptables.yaml", &text);
-    write(&dir, "both.nft", STATEFUL_NFT);
-    write(&dir, "both.json", &listed(&dir.join("both.nft")));
-    firewall(&dir, "nftables.yaml", "both.json", "both.json");
-    for chain in ["iptables.yaml", "nftables.yaml"] {
+    for (name, rules) in [("states", STATEFUL_NFT), ("status", STATUS_NFT)] {
+        write(&dir, "rules.nft", rules);
+        let json = format!("{name}.json");
+        write(&dir, &json, &listed(&dir.join("rules.nft")));
+        firewall(&dir, &format!("{name}.yaml"), &json, &json);
+    }
+    for chain in ["iptables.yaml", "states.yaml", "status.yaml"] {
         let v = compare(&dir, 0, &[chain, "--packets", "4000"]);
         assert_eq!(v["differences"], 0, "{chain}: {v}");
         assert!(v["compared"].as_u64() > Some(2000), "{chain}: {v}");

@@ -64,6 +64,8 @@ known! {
         "the kernel puts them together before anything else; for Onefold they are of no connection (invalid)";
     OTHERS: "SCTP, DCCP, UDP-Lite and GRE, at a firewall whose rules ask about connections",
         "the kernel follows the states of each; for Onefold they are as all protocols without states";
+    STREAM: "UDP, where rules ask whether connections are assured",
+        "a connection of UDP is when it has been answered for two seconds: by the kernel's clock, or by the chain's";
     NO_TCP: "TCP for the router itself",
         "a kernel has TCP, and resets connections that nobody waits for; Onefold's router has none";
     QUOTED: "source address and length of ICMP errors",
@@ -80,8 +82,9 @@ pub(crate) struct Sent<'a> {
     pub routers: bool,
     /// There are rules of iptables on the way.
     pub iptables: bool,
-    /// Rules on the way ask about connections.
+    /// Rules on the way ask about connections, and whether they are assured.
     pub tracks: bool,
+    pub asks_assured: bool,
     pub mtu: usize,
     pub families: [bool; 2],
     /// Networks of routers' interfaces.
@@ -122,9 +125,15 @@ fn untold(s: &Sent<'_>, v6: bool) -> Option<Known> {
     let v = view(s.frame)?;
     let ip = s.frame.get(v.net..)?;
     let (src, dst, _) = ends(ip)?;
-    let fragment = match v6 {
-        false => u16::from_be_bytes([*ip.get(6)?, *ip.get(7)?]) & 0x3fff != 0,
-        true => has_fragment_header(ip),
+    let (fragment, proto) = match v6 {
+        false => {
+            let word = u16::from_be_bytes([*ip.get(6)?, *ip.get(7)?]);
+            (word & 0x3fff != 0, v.proto)
+        }
+        true => {
+            let last = last_header(ip);
+            (last == 44, last)
+        }
     };
     if fragment {
         return Some(FRAGMENT);
@@ -132,7 +141,7 @@ fn untold(s: &Sent<'_>, v6: bool) -> Option<Known> {
     if is_cut(s.frame) {
         return Some(CUT);
     }
-    if matches!(v.proto, 33 | 47 | 132 | 136) {
+    if matches!(proto, 33 | 47 | 132 | 136) {
         return Some(OTHERS);
     }
     if s.passes && ip.get(if v6 { 7 } else { 8 }) == Some(&0) {
@@ -141,15 +150,18 @@ fn untold(s: &Sent<'_>, v6: bool) -> Option<Known> {
     (s.passes && martian(src, dst)).then_some(MARTIAN)
 }
 
-/// Is there a fragment header in front of the upper layer's?
-fn has_fragment_header(ip: &[u8]) -> bool {
+/// The upper-layer protocol of an IPv6 packet, or a fragment header's number.
+fn last_header(ip: &[u8]) -> u8 {
     let (mut next, mut at) = (ip.get(6).copied().unwrap_or(59), 40);
     // Bound: each header has eight bytes at least
-    while let (0 | 43 | 60, Some([n, len])) = (next, ip.get(at..).and_then(|b| b.first_chunk::<2>()))
+    while let (0 | 43 | 51 | 60, Some([n, len])) =
+        (next, ip.get(at..).and_then(|b| b.first_chunk::<2>()))
     {
-        (next, at) = (*n, at + (usize::from(*len) + 1) * 8);
+        let words = usize::from(*len);
+        at += if next == 51 { (words + 2) * 4 } else { (words + 1) * 8 };
+        next = *n;
     }
-    next == 44
+    next
 }
 
 /// Why both may differ; the forms by port, those only of Onefold and those only of the kernel.
@@ -167,6 +179,9 @@ pub(crate) fn excuse(
     };
     if s.iptables && theirs.is_empty() && !ours.is_empty() && is_cut(s.frame) {
         return Some(CUT);
+    }
+    if s.asks_assured && v.proto == 17 {
+        return Some(STREAM);
     }
     if s.passes {
         let hops = ip

@@ -84,6 +84,7 @@ impl SharedLab {
             routers: self.lab.has().1,
             iptables: self.lab.iptables(),
             tracks: self.lab.tracks(),
+            asks_assured: self.lab.asks_assured(),
             mtu: self.lab.mtu(port),
             families: self.lab.families(),
         }

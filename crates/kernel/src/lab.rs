@@ -71,6 +71,8 @@ pub struct Lab {
     iptables: bool,
     /// Functions whose rules ask about connections.
     trackers: Vec<usize>,
+    /// Rules ask whether connections are assured.
+    asks_assured: bool,
     /// Networks of routers' interfaces.
     networks: Vec<(IpAddr, u8)>,
     /// There are firewalls, and routers.
@@ -178,6 +180,8 @@ impl Lab {
             ),
             iptables: formats(plan).any(|f| f == RuleFormat::Iptables),
             trackers: trackers(plan).collect(),
+            asks_assured: (plan.functions.iter())
+                .any(|f| matches!(&f.form, KernelForm::Firewall(w) if w.asks_assured)),
         };
         let mut names = Vec::new();
         for f in &plan.functions {
@@ -313,6 +317,11 @@ impl Lab {
     /// Do rules ask about connections?
     pub(crate) fn tracks(&self) -> bool {
         !self.trackers.is_empty()
+    }
+
+    /// Do rules ask whether connections are assured?
+    pub(crate) fn asks_assured(&self) -> bool {
+        self.asks_assured
     }
 
     /// The kernel forgets all connections.

@@ -182,7 +182,7 @@ fn some_or_all(list: &[Expr], wanted: bool) -> Option<bool> {
 
 /// Without `true` beside other conditions that must hold, too: what importers make of most rules.
 fn simplified(text: &str) -> String {
-    let mut t = text.trim().to_string();
+    let mut t = text.trim().replace("not false", "true");
     // a word ends there
     for (end, with) in [(" ", " "), (")", ")")] {
         t = t.replace(&format!(" && true{end}"), with);
