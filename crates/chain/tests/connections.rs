@@ -35,7 +35,12 @@ fn the_office_lets_answers_in() {
     assert!(!passes(&chain, &mut g, "wan", &answer));
     assert!(passes(&chain, &mut g, "lan", &web));
     assert!(passes(&chain, &mut g, "wan", &answer));
-    assert!(passes(&chain, &mut g, "lan", &web.clone().with(|f| f.flags = ACK)));
+    assert!(passes(
+        &chain,
+        &mut g,
+        "lan",
+        &web.clone().with(|f| f.flags = ACK)
+    ));
     // a port that may not be asked begins nothing
     let mail = Frame::tcp(CLIENT, SERVER, 25, SYN);
     assert!(!passes(&chain, &mut g, "lan", &mail));
@@ -78,7 +83,10 @@ ports: { lan: \"fw[0]\", wan: \"fw[1]\" }
     };
     assert_eq!(
         of("up_rules_new"),
-        ["allow src net 10.0.0.0/8 && udp && ct state new", "policy deny"]
+        [
+            "allow src net 10.0.0.0/8 && udp && ct state new",
+            "policy deny"
+        ]
     );
     assert_eq!(
         of("up_rules_established_related"),
@@ -88,9 +96,16 @@ ports: { lan: \"fw[0]\", wan: \"fw[1]\" }
 
 #[test]
 fn what_is_wrong_is_told() {
-    let rules = |r: &str| format!("functions:\n  fw: {{ firewall: {{ rules: [\"{r}\"] }} }}\nports: {{ a: \"fw[0]\", b: \"fw[1]\" }}\n");
+    let rules = |r: &str| {
+        format!(
+            "functions:\n  fw: {{ firewall: {{ rules: [\"{r}\"] }} }}\nports: {{ a: \"fw[0]\", b: \"fw[1]\" }}\n"
+        )
+    };
     let e = errors(&rules("allow ct state old"));
-    assert!(e.contains("expected new, established, related, invalid or untracked"), "{e}");
+    assert!(
+        e.contains("expected new, established, related, invalid or untracked"),
+        "{e}"
+    );
     let e = errors(&rules("allow ct mark 1"));
     assert!(e.contains("'ct mark' is not supported"), "{e}");
     let e = errors(&rules("allow tcp && ct state"));

@@ -180,7 +180,9 @@ fn connections() {
     }
     let dir = temp("compare-connections");
     write(&dir, "v4.rules", STATEFUL);
-    let text = CHAIN.replace(", rules6-file: FILE6", "").replace("FILE", "v4.rules");
+    let text = CHAIN
+        .replace(", rules6-file: FILE6", "")
+        .replace("FILE", "v4.rules");
     write(&dir, "iptables.yaml", &text);
     for (name, rules) in [("states", STATEFUL_NFT), ("status", STATUS_NFT)] {
         write(&dir, "rules.nft", rules);

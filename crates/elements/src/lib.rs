@@ -52,5 +52,5 @@ const FAMILIES: &[&[ElementClass]] = &[
 ];
 
 pub use classify::filter;
-pub use track::class as connection;
 pub use registry::{all_classes, lookup, near_misses};
+pub use track::class as connection;

@@ -158,7 +158,11 @@ fn last_header(ip: &[u8]) -> u8 {
         (next, ip.get(at..).and_then(|b| b.first_chunk::<2>()))
     {
         let words = usize::from(*len);
-        at += if next == 51 { (words + 2) * 4 } else { (words + 1) * 8 };
+        at += if next == 51 {
+            (words + 2) * 4
+        } else {
+            (words + 1) * 8
+        };
         next = *n;
     }
     next

@@ -75,7 +75,12 @@ impl SharedLab {
         why.is_some()
     }
 
-    fn sent<'a>(&self, port: usize, frame: &'a [u8], networks: &'a [(std::net::IpAddr, u8)]) -> Sent<'a> {
+    fn sent<'a>(
+        &self,
+        port: usize,
+        frame: &'a [u8],
+        networks: &'a [(std::net::IpAddr, u8)],
+    ) -> Sent<'a> {
         Sent {
             networks,
             frame,

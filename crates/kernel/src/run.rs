@@ -66,7 +66,9 @@ pub fn run(
     let mut record = Record::default();
     // Bound: the events of the source
     while let Some(mut e) = source.next() {
-        if e.source.is_some_and(|s| lab.borrow_mut().skips(s, &e.bytes)) {
+        if e.source
+            .is_some_and(|s| lab.borrow_mut().skips(s, &e.bytes))
+        {
             o.packets += 1;
             continue;
         }

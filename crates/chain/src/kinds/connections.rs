@@ -64,7 +64,9 @@ impl Asking {
             let (key, behind) = word(&rest[i + 2..]);
             let (values, behind) = word(behind);
             if key.is_empty() || values.is_empty() {
-                return Err("expected a question behind 'ct', such as 'ct state established'".into());
+                return Err(
+                    "expected a question behind 'ct', such as 'ct state established'".into(),
+                );
             }
             let tests = values.split(',').take(MAX_VALUES);
             let tests = tests.map(|v| ConnTest::parse(key, v));
@@ -332,7 +334,14 @@ pub(crate) fn groups(rules: &[&Asking]) -> Vec<Group> {
     questions.dedup();
     let mut groups: Vec<(Vec<bool>, Vec<ConnClass>)> = Vec::new();
     let mut all = ConnClass::all();
-    all.sort_by_key(|c| (c.state != ConnState::Established, c.state, c.reply, !c.assured));
+    all.sort_by_key(|c| {
+        (
+            c.state != ConnState::Established,
+            c.state,
+            c.reply,
+            !c.assured,
+        )
+    });
     for c in all {
         let answers = questions.iter().map(|q| q.iter().any(|t| t.holds(c)));
         // who begins a connection goes by ConnConfirm
@@ -394,7 +403,13 @@ mod tests {
         // what is not understood is left to the filter
         assert_eq!(left("foo && ct state new", New), Left("foo".into()));
         assert!(!asks("dst host act-1 && proto 3") && asks("(ct state new)"));
-        for bad in ["ct ", "ct state", "ct state old", "ct mark 1", "tcp && ct state new,x"] {
+        for bad in [
+            "ct ",
+            "ct state",
+            "ct state old",
+            "ct mark 1",
+            "tcp && ct state new,x",
+        ] {
             assert!(Asking::of(bad).is_err(), "{bad}");
         }
     }
@@ -419,11 +434,20 @@ mod tests {
         );
         assert_eq!(
             names(&["ct direction reply"]),
-            ["established_related_invalid_untracked", "established_related", "new"]
+            [
+                "established_related_invalid_untracked",
+                "established_related",
+                "new"
+            ]
         );
         assert_eq!(
             names(&["ct direction reply", "ct direction original"]),
-            ["established_related", "established_related_2", "new", "invalid_untracked"]
+            [
+                "established_related",
+                "established_related_2",
+                "new",
+                "invalid_untracked"
+            ]
         );
         let all = rules(&["ct state new", "ct status assured"]);
         let of: Vec<&Asking> = all.iter().collect();

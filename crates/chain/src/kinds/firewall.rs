@@ -377,7 +377,11 @@ impl Lists {
             let element = format!("{name}_rules{six}_{}", g.name);
             t.line(format!("{name}_state{six}[{i}] -> {element} :: {filter}("));
             list(t, cx, element, lines, way);
-            let confirm = if g.begins { "ConnConfirm(connections) -> " } else { "" };
+            let confirm = if g.begins {
+                "ConnConfirm(connections) -> "
+            } else {
+                ""
+            };
             t.line(format!(") -> {confirm}{name}_passed{six};"));
         }
     }
@@ -429,7 +433,13 @@ impl Line {
 }
 
 /// Writes a list's arguments, and says which rules became them.
-fn list(t: &mut ClickText, cx: &mut KindCx<'_>, element: String, lines: &[Line], way: &Passage<'_>) {
+fn list(
+    t: &mut ClickText,
+    cx: &mut KindCx<'_>,
+    element: String,
+    lines: &[Line],
+    way: &Passage<'_>,
+) {
     if let Some(all) = way.only {
         t.line(all);
         let back = match all.starts_with("deny") {

@@ -159,7 +159,11 @@ impl ConnTest {
     /// # Errors
     /// What was expected instead.
     pub fn parse(key: &str, value: &str) -> Result<ConnTest, String> {
-        let wanted = |what: &str| Err(format!("expected {what} behind 'ct {key}', found '{value}'"));
+        let wanted = |what: &str| {
+            Err(format!(
+                "expected {what} behind 'ct {key}', found '{value}'"
+            ))
+        };
         match (key, value) {
             ("state", s) => match ConnState::parse(s) {
                 Some(s) => Ok(ConnTest::State(s)),
@@ -310,7 +314,12 @@ mod unit_tests {
         for v in ["original", "reply"] {
             assert!(!ConnTest::parse("direction", v).unwrap().holds(none));
         }
-        for (k, v) in [("state", "old"), ("mark", "1"), ("status", "snat"), ("direction", "up")] {
+        for (k, v) in [
+            ("state", "old"),
+            ("mark", "1"),
+            ("status", "snat"),
+            ("direction", "up"),
+        ] {
             assert!(ConnTest::parse(k, v).is_err());
         }
     }

@@ -46,7 +46,8 @@ const FULL: &str = "connection table full";
 
 /// Finds the table that an element names.
 pub(super) fn table_of(text: &str, cx: &ConfigCx<'_>) -> Result<StateId, ConfigError> {
-    let class = |e: onefold_element::ElemId| cx.classes.get(e.0 as usize).map_or("", String::as_str);
+    let class =
+        |e: onefold_element::ElemId| cx.classes.get(e.0 as usize).map_or("", String::as_str);
     let found = cx.find_element(text).filter(|e| class(*e) == "ConnTable");
     match found.and_then(|e| cx.store.published_by(e)) {
         Some(id) => Ok(id),

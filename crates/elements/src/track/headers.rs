@@ -207,7 +207,11 @@ pub(super) fn read(net: &[u8], checksum: bool) -> Seen {
     let upper = match ip.protocol {
         ICMP | ICMP6 => return icmp(&ip, wrong(&ip)),
         TCP => match Segment::read(ip.upper) {
-            None => return Seen::Invalid("a TCP header that is cut off, or flags that exclude one another"),
+            None => {
+                return Seen::Invalid(
+                    "a TCP header that is cut off, or flags that exclude one another",
+                );
+            }
             Some(_) if wrong(&ip) => return Seen::Invalid(CHECKSUM),
             Some(s) => Upper::Tcp(s),
         },
@@ -290,7 +294,9 @@ fn quoted(error: &Ip<'_>) -> Seen {
         return Seen::Invalid(NOTHING);
     }
     if inner.src != error.dst {
-        return Seen::Invalid("an ICMP error about a packet of somebody else than whom it is sent to");
+        return Seen::Invalid(
+            "an ICMP error about a packet of somebody else than whom it is sent to",
+        );
     }
     match inner.quoted_key() {
         Some((key, flipped)) => Seen::Error {

@@ -188,7 +188,9 @@ impl ConnTable {
         match step {
             Step::Lives(ms) => r.expires = now.saturating_add(ms),
             Step::Passes | Step::Ends => {}
-            Step::Invalid => return Some(Found::Is(ConnClass::without(ConnState::Invalid), Some(i))),
+            Step::Invalid => {
+                return Some(Found::Is(ConnClass::without(ConnState::Invalid), Some(i)));
+            }
             Step::Reopens => {
                 self.remove(i);
                 self.totals.ended += 1;
@@ -255,7 +257,11 @@ impl ConnTable {
             }
         };
         let (records, hasher) = (&self.records, &self.hasher);
-        let hash_of = |i: &u32| records.get(*i as usize).map_or(0, |r| hasher.hash_one(r.key));
+        let hash_of = |i: &u32| {
+            records
+                .get(*i as usize)
+                .map_or(0, |r| hasher.hash_one(r.key))
+        };
         self.index
             .insert_unique(self.hasher.hash_one(p.key), i, hash_of);
         self.totals.entered += 1;
@@ -302,7 +308,8 @@ impl ConnTable {
                     _ => return None,
                 }
             }
-            (More::Udp(stream), Upper::Udp) if (now > *stream) == class.assured => match may(class) {
+            (More::Udp(stream), Upper::Udp) if (now > *stream) == class.assured => match may(class)
+            {
                 true if class.assured => settings.udp_stream,
                 true => settings.udp,
                 false => return None,
@@ -367,7 +374,10 @@ impl ConnTable {
             return;
         }
         r.status = 0;
-        if let Ok(e) = self.index.find_entry(self.hasher.hash_one(r.key), |j| *j == i) {
+        if let Ok(e) = self
+            .index
+            .find_entry(self.hasher.hash_one(r.key), |j| *j == i)
+        {
             e.remove();
         }
         self.free.push(i);

@@ -351,7 +351,10 @@ impl Machine {
             self.last_end = s.end;
         }
         if s.acks {
-            let (max, is) = (&mut self.max_ack[usize::from(reply)], ACKED << u8::from(reply));
+            let (max, is) = (
+                &mut self.max_ack[usize::from(reply)],
+                ACKED << u8::from(reply),
+            );
             let later = s.ack.wrapping_sub(*max) as i32 > 0;
             if self.flags & is == 0 || later {
                 *max = s.ack;

@@ -128,7 +128,10 @@ fn a_connection_of_tcp_from_syn_to_the_last_ack() {
     assert_eq!(r.state(&there(SYN, 9, 0)), "new");
     assert_eq!(r.text(), "6 10.0.0.1 1000 10.0.0.2 80 SYN_SENT 100\n");
     assert_eq!(r.state(&back(SYN | ACK, 100, 10)), "established reply");
-    assert_eq!(r.text(), "6 10.0.0.1 1000 10.0.0.2 80 SYN_RECV seen-reply 60\n");
+    assert_eq!(
+        r.text(),
+        "6 10.0.0.1 1000 10.0.0.2 80 SYN_RECV seen-reply 60\n"
+    );
     assert_eq!(r.state(&there(ACK, 10, 101)), "established");
     assert_eq!(
         r.text(),
@@ -136,15 +139,35 @@ fn a_connection_of_tcp_from_syn_to_the_last_ack() {
     );
     // a reset with a number that nobody waits for leaves it established, for a while
     assert_eq!(r.state(&back(RST, 77, 0)), "established reply");
-    assert!(r.text().contains("ESTABLISHED seen-reply assured 10\n"), "{}", r.text());
+    assert!(
+        r.text().contains("ESTABLISHED seen-reply assured 10\n"),
+        "{}",
+        r.text()
+    );
     assert_eq!(r.state(&there(FIN | ACK, 10, 101)), "established");
-    assert!(r.text().contains("FIN_WAIT seen-reply assured 120\n"), "{}", r.text());
+    assert!(
+        r.text().contains("FIN_WAIT seen-reply assured 120\n"),
+        "{}",
+        r.text()
+    );
     assert_eq!(r.state(&back(ACK, 101, 11)), "established reply");
-    assert!(r.text().contains("CLOSE_WAIT seen-reply assured 60\n"), "{}", r.text());
+    assert!(
+        r.text().contains("CLOSE_WAIT seen-reply assured 60\n"),
+        "{}",
+        r.text()
+    );
     assert_eq!(r.state(&back(FIN | ACK, 101, 11)), "established reply");
-    assert!(r.text().contains("LAST_ACK seen-reply assured 30\n"), "{}", r.text());
+    assert!(
+        r.text().contains("LAST_ACK seen-reply assured 30\n"),
+        "{}",
+        r.text()
+    );
     assert_eq!(r.state(&there(ACK, 11, 102)), "established");
-    assert!(r.text().contains("TIME_WAIT seen-reply assured 120\n"), "{}", r.text());
+    assert!(
+        r.text().contains("TIME_WAIT seen-reply assured 120\n"),
+        "{}",
+        r.text()
+    );
     // the same ports again: another connection
     assert_eq!(r.state(&there(SYN, 5000, 0)), "new");
     assert!(r.text().contains("SYN_SENT 120\n"), "{}", r.text());
@@ -153,11 +176,19 @@ fn a_connection_of_tcp_from_syn_to_the_last_ack() {
     assert_eq!(r.state(&back(RST | ACK, 0, 5001)), "established reply");
     assert_eq!(r.text(), "");
     // both of the reset's numbers are known: the connection is closed
-    for p in [there(SYN, 9, 0), back(SYN | ACK, 100, 10), there(ACK, 10, 101)] {
+    for p in [
+        there(SYN, 9, 0),
+        back(SYN | ACK, 100, 10),
+        there(ACK, 10, 101),
+    ] {
         r.pass(&p);
     }
     assert_eq!(r.state(&back(RST, 101, 0)), "established reply");
-    assert!(r.text().contains("CLOSE seen-reply assured 10\n"), "{}", r.text());
+    assert!(
+        r.text().contains("CLOSE seen-reply assured 10\n"),
+        "{}",
+        r.text()
+    );
     r.now += 10_000;
     assert_eq!(r.look(&back(ACK, 101, 10)).state, ConnState::New);
 }
@@ -174,7 +205,11 @@ fn tcp_that_is_out_of_step() {
     assert_eq!(r.state(&there(SYN, 50, 0)), "new");
     assert!(r.text().contains("ESTABLISHED 300\n"));
     assert_eq!(r.state(&back(SYN | ACK, 70, 51)), "established reply");
-    assert!(r.text().contains("SYN_RECV seen-reply 60\n"), "{}", r.text());
+    assert!(
+        r.text().contains("SYN_RECV seen-reply 60\n"),
+        "{}",
+        r.text()
+    );
     // both at once
     let mut r = Rig::new();
     r.pass(&there(SYN, 9, 0));
@@ -182,7 +217,11 @@ fn tcp_that_is_out_of_step() {
     assert!(r.text().contains("SYN_SENT2"));
     assert_eq!(r.state(&there(SYN | ACK, 9, 20)), "established");
     assert_eq!(r.state(&back(ACK, 20, 10)), "established reply");
-    assert!(r.text().contains("ESTABLISHED seen-reply assured"), "{}", r.text());
+    assert!(
+        r.text().contains("ESTABLISHED seen-reply assured"),
+        "{}",
+        r.text()
+    );
     // nothing begins with these
     for flags in [SYN | ACK, FIN | ACK, RST, 0, SYN | FIN, SYN | RST, FIN] {
         let mut r = Rig::new();
@@ -226,7 +265,11 @@ fn udp_becomes_a_stream() {
         assert!(r.text().contains(" seen-reply 30\n"), "{}", r.text());
         r.now += 1001;
         assert_eq!(r.state(&back), "established reply");
-        assert!(r.text().contains(" seen-reply assured 120\n"), "{}", r.text());
+        assert!(
+            r.text().contains(" seen-reply assured 120\n"),
+            "{}",
+            r.text()
+        );
         r.now += 120_000;
         assert_eq!(r.state(&back), "new");
         assert_eq!(r.table.totals.expired, 1);

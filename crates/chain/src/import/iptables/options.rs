@@ -189,12 +189,14 @@ impl Rules<'_> {
             }
             "--ctdir" => {
                 let v = value(it, &mut not)?;
-                d.connection.push(negate(connection_test("direction", v)?, not));
+                d.connection
+                    .push(negate(connection_test("direction", v)?, not));
                 return Ok(());
             }
             "--ctstatus" => {
                 let v = value(it, &mut not)?;
-                d.connection.push(negate(connection_test("status", v)?, not));
+                d.connection
+                    .push(negate(connection_test("status", v)?, not));
                 return Ok(());
             }
             "-m" | "--match" => {
@@ -389,7 +391,8 @@ fn connection_test(key: &str, list: &str) -> Result<String, String> {
                 "connection {key} '{v}': a firewall function translates no addresses"
             ));
         }
-        ConnTest::parse(key, &name).map_err(|_| format!("connection {key} '{v}' is not supported"))?;
+        ConnTest::parse(key, &name)
+            .map_err(|_| format!("connection {key} '{v}' is not supported"))?;
         values.push(name);
     }
     Ok(format!("ct {key} {}", values.join(",")))

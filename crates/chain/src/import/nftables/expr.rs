@@ -182,7 +182,9 @@ impl Reader<'_> {
         if let Some(ct) = left.get("ct") {
             let key = ct.get("key").and_then(Value::as_str).unwrap_or("");
             if ct.get("dir").is_some() {
-                return Err(format!("match on 'ct {key}' of a direction is not supported"));
+                return Err(format!(
+                    "match on 'ct {key}' of a direction is not supported"
+                ));
             }
             return self.connection(key, &m, d);
         }
@@ -413,12 +415,19 @@ fn connection_test(key: &str, values: &[String]) -> Result<String, String> {
 /// A word, or several, as a list or joined by `|`.
 fn words(v: &Value) -> Result<Vec<String>, String> {
     let word = |v: &Value| v.as_str().map(str::to_string);
-    let list = v.as_array().or_else(|| v.get("|").and_then(Value::as_array));
+    let list = v
+        .as_array()
+        .or_else(|| v.get("|").and_then(Value::as_array));
     let all = match list {
         Some(l) => l.iter().map(word).collect::<Option<Vec<_>>>(),
         None => word(v).map(|w| vec![w]),
     };
-    all.ok_or_else(|| format!("value {}", v.to_string().chars().take(60).collect::<String>()))
+    all.ok_or_else(|| {
+        format!(
+            "value {}",
+            v.to_string().chars().take(60).collect::<String>()
+        )
+    })
 }
 
 /// A rule about a protocol's header is about packets of that protocol.

@@ -183,7 +183,9 @@ impl<'a> Objects<'a> {
                     }
                 }
                 "rule" => {
-                    found.untracked.extend(changes_tracking(body).map(|w| (line, w)));
+                    found
+                        .untracked
+                        .extend(changes_tracking(body).map(|w| (line, w)));
                     let chain = key(s("table"), s("chain"));
                     found.rules.entry(chain).or_default().push((body, line));
                 }
@@ -200,14 +202,15 @@ impl<'a> Objects<'a> {
 /// A statement of a rule that changes how connections are tracked.
 fn changes_tracking(body: &Value) -> Option<&'static str> {
     let all = body.get("expr").and_then(Value::as_array)?;
-    all.iter().find_map(|e| match e.as_object()?.iter().next()? {
-        (k, _) if k == "notrack" => Some("statement 'notrack'"),
-        (k, _) if k == "ct helper" => Some("statement 'ct helper set'"),
-        (k, v) if k == "mangle" && v.get("key").is_some_and(|k| k.get("ct").is_some()) => {
-            Some("statement 'ct ... set'")
-        }
-        _ => None,
-    })
+    all.iter()
+        .find_map(|e| match e.as_object()?.iter().next()? {
+            (k, _) if k == "notrack" => Some("statement 'notrack'"),
+            (k, _) if k == "ct helper" => Some("statement 'ct helper set'"),
+            (k, v) if k == "mangle" && v.get("key").is_some_and(|k| k.get("ct").is_some()) => {
+                Some("statement 'ct ... set'")
+            }
+            _ => None,
+        })
 }
 
 /// A chain, and all chains that can be come to from it.

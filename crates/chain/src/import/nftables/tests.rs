@@ -179,11 +179,9 @@ fn what_cannot_be_expressed_is_refused_by_name() {
         assert!(e.iter().all(|e| e.0 == 4), "{e:?}");
         e.into_iter().map(|e| e.1).collect::<Vec<_>>().join("; ")
     };
-    let ct = |key: &str, value: &str| m("in", &format!("{{\"ct\": {{\"key\": \"{key}\"}}}}"), value);
-    assert_eq!(
-        why(&ct("mark", "1")),
-        "value 1"
-    );
+    let ct =
+        |key: &str, value: &str| m("in", &format!("{{\"ct\": {{\"key\": \"{key}\"}}}}"), value);
+    assert_eq!(why(&ct("mark", "1")), "value 1");
     assert_eq!(
         why(&ct("zone", "\"1\"")),
         "'ct zone' is not supported; rules can ask for 'ct state', 'ct direction' and 'ct status'"
@@ -243,7 +241,11 @@ fn what_cannot_be_expressed_is_refused_by_name() {
 #[test]
 fn connections() {
     let ct = |op: &str, key: &str, value: &str| {
-        one(Family::V4, &m(op, &format!("{{\"ct\": {{\"key\": \"{key}\"}}}}"), value)).concat()
+        one(
+            Family::V4,
+            &m(op, &format!("{{\"ct\": {{\"key\": \"{key}\"}}}}"), value),
+        )
+        .concat()
     };
     assert_eq!(ct("in", "state", "\"new\""), "ct state new");
     let list = "[\"established\", \"related\"]";
@@ -273,7 +275,8 @@ fn connections() {
     let notrack = file(&[vmap, "{\"notrack\": null}"]);
     let e = parse(&notrack, &request(Family::V4, None)).unwrap_err();
     assert!(
-        e.iter().any(|e| e.0 == 4 && e.1.contains("'notrack' is not supported")),
+        e.iter()
+            .any(|e| e.0 == 4 && e.1.contains("'notrack' is not supported")),
         "{e:?}"
     );
 }
