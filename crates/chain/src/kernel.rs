@@ -7,8 +7,8 @@
 //!
 //! A chain that is loaded for this differs from the one that runs in what the kernel cannot be made to share: ICMP
 //! errors are not limited in rate (the kernel's clock is not the chain's), no redirects are sent (the kernel limits
-//! theirs by a clock of its own), connections stay for days (the kernel's clock again), and the routers' ports at the chain's edge have a fixed neighbour, so that nobody has
-//! to answer ARP.
+//! theirs by a clock of its own), connections stay for days (the kernel's clock again), and the routers' ports at the
+//! chain's edge have a fixed neighbour, so that nobody has to answer ARP.
 
 use crate::error::ChainError;
 use crate::file::{Function, Loc};

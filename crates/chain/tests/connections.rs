@@ -111,7 +111,8 @@ fn what_is_wrong_is_told() {
     let e = errors(&rules("allow tcp && ct state"));
     assert!(e.contains("such as 'ct state established'"), "{e}");
     let e = errors(
-        "functions:\n  fw: { firewall: { rules: [allow ct state new], connections: { udp: 0 } } }\nports: { a: \"fw[0]\", b: \"fw[1]\" }\n",
+        "functions:\n  fw: { firewall: { rules: [allow ct state new], connections: { udp: 0 } } }\n\
+         ports: { a: \"fw[0]\", b: \"fw[1]\" }\n",
     );
     assert!(e.contains("connections: 'udp' must not be 0"), "{e}");
 }

@@ -5,6 +5,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket,
 };
+use onefold_chain::kernel::{KernelForm, KernelPlan};
 use onefold_nf::NetSpace;
 use std::os::fd::AsRawFd;
 
@@ -14,6 +15,13 @@ const DELETE: u16 = 1 << 8 | 2;
 const FLAGS: u16 = 1 | 4;
 /// A header, and what follows it in messages of netfilter: family (any), version, number.
 const LEN: usize = 16 + 4;
+
+/// Functions whose rules ask about connections, by number.
+pub(crate) fn trackers(plan: &KernelPlan) -> impl Iterator<Item = usize> {
+    let tracks = |f: &KernelForm| matches!(f, KernelForm::Firewall(w) if w.tracks);
+    let all = plan.functions.iter().enumerate();
+    all.filter(move |(_, f)| tracks(&f.form)).map(|(i, _)| i)
+}
 
 /// See the module's text.
 ///

@@ -132,13 +132,6 @@ fn formats(plan: &KernelPlan) -> impl Iterator<Item = RuleFormat> {
     firewalls.flat_map(|w| &w.rules).map(|r| r.format)
 }
 
-/// Functions whose rules ask about connections, by number.
-fn trackers(plan: &KernelPlan) -> impl Iterator<Item = usize> {
-    let tracks = |f: &KernelForm| matches!(f, KernelForm::Firewall(w) if w.tracks);
-    let all = plan.functions.iter().enumerate();
-    all.filter(move |(_, f)| tracks(&f.form)).map(|(i, _)| i)
-}
-
 impl Lab {
     /// Makes it.
     ///
@@ -179,7 +172,7 @@ impl Lab {
                     .any(|f| matches!(f.form, KernelForm::Router(_))),
             ),
             iptables: formats(plan).any(|f| f == RuleFormat::Iptables),
-            trackers: trackers(plan).collect(),
+            trackers: crate::forget::trackers(plan).collect(),
             asks_assured: (plan.functions.iter())
                 .any(|f| matches!(&f.form, KernelForm::Firewall(w) if w.asks_assured)),
         };

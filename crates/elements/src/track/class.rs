@@ -238,7 +238,8 @@ pub fn parse_classes(text: &str) -> Result<Vec<ConnClass>, String> {
                         .position(|n| *n == p)
                         .ok_or_else(|| {
                             format!(
-                                "'{p}' behind '{name}': there are original, reply, seen-reply, assured, confirmed, unconfirmed"
+                                "'{p}' behind '{name}': there are original, reply, seen-reply, assured, confirmed, \
+                                 unconfirmed"
                             )
                         })?;
                     status.get_or_insert_default()[at] = true;

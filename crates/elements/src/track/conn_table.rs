@@ -40,7 +40,11 @@ pub const CONN_TABLE: ElementClass = ElementClass {
     processing: "a/a",
     flow: "x/x",
     effect: Effect::PerFlow,
-    usage: "[keywords TCP_SYN_SENT, TCP_SYN_RECV, TCP_ESTABLISHED, TCP_FIN_WAIT, TCP_CLOSE_WAIT, TCP_LAST_ACK, TCP_TIME_WAIT, TCP_CLOSE, TCP_SYN_SENT2, TCP_UNACKNOWLEDGED, UDP, UDP_STREAM, ICMP, ICMP6, GENERIC, TCP_LOOSE, CHECKSUM, CAPACITY]",
+    usage: concat!(
+        "[keywords TCP_SYN_SENT, TCP_SYN_RECV, TCP_ESTABLISHED, TCP_FIN_WAIT, TCP_CLOSE_WAIT, TCP_LAST_ACK, ",
+        "TCP_TIME_WAIT, TCP_CLOSE, TCP_SYN_SENT2, TCP_UNACKNOWLEDGED, UDP, UDP_STREAM, ICMP, ICMP6, GENERIC, ",
+        "TCP_LOOSE, CHECKSUM, CAPACITY]"
+    ),
     summary: "connections that ConnTrack elements share",
     new: || Box::new(ConnTableElement { table: None }),
 };

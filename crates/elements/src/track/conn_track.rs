@@ -3,8 +3,9 @@
 //! `ConnTrack(TABLE, CLASSES, ...)`: the name of a ConnTable, then for each output which packets leave there: words,
 //! each a state (`new`, `established`, `related`, `invalid`, `untracked`) and, behind dots, direction (`original`,
 //! `reply`) and status (`seen-reply`, `assured`, `confirmed`; a status that is not named must not hold if any is;
-//! `unconfirmed` for none); `-` stands for all. A packet leaves at the first output that names its class, and is dropped where none does. Packets
-//! are not changed. Their network header must be marked (CheckIPHeader, CheckIP6Header); what has none is invalid.
+//! `unconfirmed` for none); `-` stands for all. A packet leaves at the first output that names its class, and is
+//! dropped where none does. Packets are not changed. Their network header must be marked (CheckIPHeader,
+//! CheckIP6Header); what has none is invalid.
 //!
 //! What a packet does to its connection (state of TCP, how long it stays) is done here, whatever rules say of it
 //! afterwards, as in Linux; connections are entered by ConnConfirm.

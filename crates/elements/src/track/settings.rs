@@ -7,7 +7,8 @@
 pub(super) struct Settings {
     /// TCP, by state: [`super::tcp::State`].
     pub tcp: [u64; 10],
-    /// TCP that is established, but of which one direction only has been seen (nf_conntrack_tcp_timeout_unacknowledged).
+    /// TCP that is established, but of which one direction only has been seen
+    /// (nf_conntrack_tcp_timeout_unacknowledged).
     pub tcp_one_way: u64,
     /// UDP.
     pub udp: u64,

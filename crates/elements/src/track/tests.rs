@@ -240,7 +240,9 @@ fn tcp_that_is_out_of_step() {
         there(FIN | ACK, 10, 101),
         back(FIN | ACK, 101, 11),
     ];
-    all.iter().for_each(|p| drop(r.pass(p)));
+    for p in &all {
+        r.pass(p);
+    }
     assert!(r.text().contains("LAST_ACK"));
     r.pass(&there(SYN, 5000, 0));
     r.pass(&back(ACK, 102, 11));
@@ -454,7 +456,9 @@ proptest! {
             let established = |c: ConnClass| c == expected && c.state == ConnState::Established;
             twin.table.prefetch(&[hint]);
             match twin.table.refresh(&seen, hint, twin.now, established) {
-                Some(h) => drop(hints.insert(tuple, h)),
+                Some(h) => {
+                    hints.insert(tuple, h);
+                }
                 None => {
                     twin.look(&b);
                     if !drops {
@@ -491,7 +495,9 @@ proptest! {
                     hint = h;
                     refreshed += 1;
                 }
-                None => drop(twin.pass(&b)),
+                None => {
+                    twin.pass(&b);
+                }
             }
             prop_assert_eq!(onefold_element::State::summary(&r.table), onefold_element::State::summary(&twin.table));
         }

@@ -119,8 +119,8 @@ impl FlowRunner {
         None
     }
 
-    /// Have all elements that inspect packets let this one leave at output 0? A flow's packets leave elsewhere at first,
-    /// mostly (a connection that begins); what was composed then would stay in the flow's entry.
+    /// Have all elements that inspect packets let this one leave at output 0? A flow's packets leave elsewhere at
+    /// first, mostly (a connection that begins); what was composed then would stay in the flow's entry.
     fn by_first_outputs(&self, steps: &[Step]) -> bool {
         steps.windows(2).all(|pair| {
             let [step, then] = pair else { return true };

@@ -57,6 +57,23 @@ struct Draft {
 }
 
 impl Draft {
+    /// A question about the connection.
+    fn asks(&mut self, w: &str, v: &str, not: bool) -> Result<(), String> {
+        match w {
+            "--ctdir" => {
+                let test = connection_test("direction", v)?;
+                self.connection.push(negate(test, not));
+            }
+            "--ctstatus" => {
+                let test = connection_test("status", v)?;
+                self.connection.push(negate(test, not));
+            }
+            _ if self.state.is_some() => return Err(format!("'{w}' twice")),
+            _ => self.state = Some(negate(connection_test("state", v)?, not)),
+        }
+        Ok(())
+    }
+
     /// Adds the tests of the connection. Where there is none, a test of the state alone decides, whatever else is asked
     /// (xt_conntrack.c).
     fn connection_tests(&mut self) {
@@ -179,25 +196,9 @@ impl Rules<'_> {
                 let v = value(it, &mut not)?;
                 return self.ports(w, v, not, d);
             }
-            "--ctstate" | "--state" => {
+            "--ctstate" | "--state" | "--ctdir" | "--ctstatus" => {
                 let v = value(it, &mut not)?;
-                if d.state.is_some() {
-                    return Err(format!("'{w}' twice"));
-                }
-                d.state = Some(negate(connection_test("state", v)?, not));
-                return Ok(());
-            }
-            "--ctdir" => {
-                let v = value(it, &mut not)?;
-                d.connection
-                    .push(negate(connection_test("direction", v)?, not));
-                return Ok(());
-            }
-            "--ctstatus" => {
-                let v = value(it, &mut not)?;
-                d.connection
-                    .push(negate(connection_test("status", v)?, not));
-                return Ok(());
+                return d.asks(w, v, not);
             }
             "-m" | "--match" => {
                 match value(it, &mut not)? {
