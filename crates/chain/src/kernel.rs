@@ -7,8 +7,8 @@
 //!
 //! A chain that is loaded for this differs from the one that runs in what the kernel cannot be made to share: ICMP
 //! errors are not limited in rate (the kernel's clock is not the chain's), no redirects are sent (the kernel limits
-//! theirs by a clock of its own), and the routers' ports at the chain's edge have a fixed neighbour, so that nobody has
-//! to answer ARP.
+//! theirs by a clock of its own), connections stay for days (the kernel's clock again), and the routers' ports at the
+//! chain's edge have a fixed neighbour, so that nobody has to answer ARP.
 
 use crate::error::ChainError;
 use crate::file::{Function, Loc};
@@ -28,6 +28,10 @@ pub const NEIGHBOR: &str = "02:0f:00:00:00:fe";
 /// Limits of ICMP errors: as wide as they can be said.
 const ICMP_RATE: u32 = 1_000_000;
 const ICMP_BURST: u32 = 10_000;
+
+/// How long connections stay on both sides, in seconds: the chain's clock goes by what the generator says, the
+/// kernel's by the wall.
+pub const KERNEL_SECONDS: u32 = 1_000_000;
 
 /// A chain's functions, and how they are connected.
 #[derive(Debug, Clone, Default)]
@@ -78,6 +82,10 @@ pub struct KernelFirewall {
     pub rules: Vec<KernelRules>,
     /// Which families it has rules for: IPv4, IPv6.
     pub families: [bool; 2],
+    /// Rules ask about connections.
+    pub tracks: bool,
+    /// Rules ask whether connections are assured.
+    pub asks_assured: bool,
 }
 
 /// A ruleset, as it stands in its file.
@@ -174,6 +182,9 @@ impl KernelPlan {
     /// The function as it is loaded for the comparison.
     pub(crate) fn prepared(&self, name: &str, f: &Function) -> Function {
         let mut f = f.clone();
+        if let Some(w) = &mut f.firewall {
+            w.connections.stay(KERNEL_SECONDS);
+        }
         if let Some(r) = &mut f.router {
             r.redirects = Some(false);
             let number = |value| Loc {
@@ -266,7 +277,8 @@ fn firewall(k: &Firewall, cx: &mut KindCx<'_>) -> Option<KernelFirewall> {
         }
         let Some(f) = file else { continue };
         out.families[usize::from(family == Family::V6)] = true;
-        ok &= ruleset(k, cx, family, f, &mut out.rules);
+        let to = (&mut out.rules, &mut out.tracks, &mut out.asks_assured);
+        ok &= ruleset(k, cx, family, f, to);
     }
     if ok && out.rules.is_empty() {
         refuse(cx, "there is no ruleset to compare", "give 'rules-file'");
@@ -281,7 +293,7 @@ fn ruleset(
     cx: &mut KindCx<'_>,
     family: Family,
     f: &Loc<String>,
-    to: &mut Vec<KernelRules>,
+    (to, tracks, assured): (&mut Vec<KernelRules>, &mut bool, &mut bool),
 ) -> bool {
     let span = cx.at(f);
     let Some((id, text)) = cx.reader.read(&f.value, span) else {
@@ -311,6 +323,8 @@ fn ruleset(
         }
         return true;
     }
+    *tracks |= asks_about_connections(&text, format);
+    *assured |= text.to_lowercase().contains("assured");
     to.push(KernelRules {
         format,
         family,
@@ -318,6 +332,14 @@ fn ruleset(
         text,
     });
     true
+}
+
+/// Does a ruleset ask about connections? Then the kernel tracks them.
+fn asks_about_connections(text: &str, format: RuleFormat) -> bool {
+    match format {
+        RuleFormat::Nftables => text.contains("\"ct\""),
+        _ => text.contains("-m conntrack") || text.contains("-m state"),
+    }
 }
 
 /// A route for the router itself.

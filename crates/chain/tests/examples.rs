@@ -33,6 +33,7 @@ fn smoke() -> Vec<(String, &'static str, Frame, &'static str)> {
         ("campus-dpi".into(), "campus", web.clone(), "internet"),
         ("router-nat-lb".into(), "clients", web.clone(), "servers"),
         ("ipv6-edge".into(), "lan", web.clone(), "wan"),
+        ("office-fw".into(), "lan", web.clone(), "wan"),
         ("l2fwd".into(), "in", web.clone(), "out"),
         ("l3fwd".into(), "in", web.clone(), "out"),
         ("fw10".into(), "in", web.clone(), "out"),

@@ -76,6 +76,52 @@ const NFT: &str = "table inet filter {
 }
 ";
 
+/// Rules that ask about connections.
+const STATEFUL: &str = "*filter
+:INPUT ACCEPT [0:0]
+:FORWARD DROP [0:0]
+:OUTPUT ACCEPT [0:0]
+-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+-A FORWARD -m conntrack --ctstate INVALID -j DROP
+-A FORWARD -i lan0 -p tcp -m tcp --dport 80 -m conntrack --ctstate NEW -j ACCEPT
+-A FORWARD -i lan0 -p udp -m udp --dport 53 -j ACCEPT
+-A FORWARD -p icmp -m icmp --icmp-type 8 -m state --state NEW -j ACCEPT
+-A FORWARD -i wan0 -d 10.1.0.0/16 -p tcp -m tcp --dport 443 -m conntrack ! --ctstate INVALID --ctdir ORIGINAL -j ACCEPT
+COMMIT
+";
+
+const STATEFUL_NFT: &str = "table inet filter {
+ chain early {
+  ct state vmap { invalid : drop, established : accept, related : accept }
+ }
+ chain forward {
+  type filter hook forward priority 0; policy drop;
+  jump early
+  iifname \"lan0\" ct state new tcp dport { 22, 80 } accept
+  iifname \"lan0\" udp dport 53 accept
+  ct state new icmp type echo-request accept
+  icmpv6 type echo-request accept
+  ct state untracked icmpv6 type != nd-neighbor-advert accept
+  ip6 saddr 2001:db8::/32 tcp dport 443 ct direction original accept
+ }
+}
+";
+
+/// Others: direction and status.
+const STATUS_NFT: &str = "table inet filter {
+ chain forward {
+  type filter hook forward priority 0; policy drop;
+  ct direction reply ct status seen-reply tcp sport 80 accept
+  ct status assured meta l4proto tcp accept
+  ct state { new, related } ip saddr 10.0.0.0/8 accept
+  ct direction != reply ct state established udp sport 1000-2000 accept
+  ct state != new ct state != invalid tcp dport 80-100 accept
+  tcp dport 80 tcp flags syn accept
+  ct status != assured ip6 saddr 2001:db8::/32 accept
+ }
+}
+";
+
 const CHAIN: &str = "functions:
   fw: { firewall: { rules-file: FILE, rules6-file: FILE6, interfaces: { inside: lan0, outside: wan0 } } }
 ports:
@@ -124,6 +170,32 @@ fn rules_of_iptables() {
     assert!(v["with_output"].as_u64() > Some(1000), "{v}");
     // REJECT has an answer in the kernel, and none here
     assert!(known(&v, "answers of REJECT") > 0, "{v}");
+}
+
+/// Connections: the same packets make the same ones in the kernel, and are told apart alike.
+#[test]
+fn connections() {
+    if !can() {
+        return;
+    }
+    let dir = temp("compare-connections");
+    write(&dir, "v4.rules", STATEFUL);
+    let text = CHAIN
+        .replace(", rules6-file: FILE6", "")
+        .replace("FILE", "v4.rules");
+    write(&dir, "iptables.yaml", &text);
+    for (name, rules) in [("states", STATEFUL_NFT), ("status", STATUS_NFT)] {
+        write(&dir, "rules.nft", rules);
+        let json = format!("{name}.json");
+        write(&dir, &json, &listed(&dir.join("rules.nft")));
+        firewall(&dir, &format!("{name}.yaml"), &json, &json);
+    }
+    for chain in ["iptables.yaml", "states.yaml", "status.yaml"] {
+        let v = compare(&dir, 0, &[chain, "--packets", "4000"]);
+        assert_eq!(v["differences"], 0, "{chain}: {v}");
+        assert!(v["compared"].as_u64() > Some(2000), "{chain}: {v}");
+        assert!(v["with_output"].as_u64() > Some(500), "{chain}: {v}");
+    }
 }
 
 /// What is known of both is a difference, too, where that is asked for: here that iptables drops a packet whose

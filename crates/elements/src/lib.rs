@@ -30,6 +30,7 @@ mod sources;
 mod standard;
 pub mod testing;
 pub mod token_bucket;
+mod track;
 
 use onefold_element::ElementClass;
 
@@ -47,7 +48,9 @@ const FAMILIES: &[&[ElementClass]] = &[
     rewrite::CLASSES,
     routing::CLASSES,
     sources::CLASSES,
+    track::CLASSES,
 ];
 
 pub use classify::filter;
 pub use registry::{all_classes, lookup, near_misses};
+pub use track::class as connection;

@@ -60,6 +60,12 @@ known! {
     CUT: "transport headers that are cut short, at rules of iptables",
         "iptables drops such a packet, and a TCP fragment that begins within the header (RFC 1858), at the first rule \
          that looks into its ports, flags or type; for Onefold, as for nftables, the rule does not match";
+    FRAGMENT: "fragments, at a firewall whose rules ask about connections",
+        "the kernel puts them together before anything else; for Onefold they are of no connection (invalid)";
+    OTHERS: "SCTP, DCCP, UDP-Lite and GRE, at a firewall whose rules ask about connections",
+        "the kernel follows the states of each; for Onefold they are as all protocols without states";
+    STREAM: "UDP, where rules ask whether connections are assured",
+        "a connection of UDP is when it has been answered for two seconds: by the kernel's clock, or by the chain's";
     NO_TCP: "TCP for the router itself",
         "a kernel has TCP, and resets connections that nobody waits for; Onefold's router has none";
     QUOTED: "source address and length of ICMP errors",
@@ -76,6 +82,9 @@ pub(crate) struct Sent<'a> {
     pub routers: bool,
     /// There are rules of iptables on the way.
     pub iptables: bool,
+    /// Rules on the way ask about connections, and whether they are assured.
+    pub tracks: bool,
+    pub asks_assured: bool,
     pub mtu: usize,
     pub families: [bool; 2],
     /// Networks of routers' interfaces.
@@ -104,7 +113,59 @@ pub(crate) fn not_compared(s: &Sent<'_>) -> Option<Known> {
         false => first & 15 > 5,
         true => s.frame.get(20) == Some(&0),
     };
-    ((s.passes || v6) && options).then_some(OPTIONS)
+    if (s.passes || v6) && options {
+        return Some(OPTIONS);
+    }
+    if s.tracks { untold(s, v6) } else { None }
+}
+
+/// Why a packet must not come to a firewall that tracks connections: what the kernel does with it by itself would leave
+/// other connections behind.
+fn untold(s: &Sent<'_>, v6: bool) -> Option<Known> {
+    let v = view(s.frame)?;
+    let ip = s.frame.get(v.net..)?;
+    let (src, dst, _) = ends(ip)?;
+    let (fragment, proto) = match v6 {
+        false => {
+            let word = u16::from_be_bytes([*ip.get(6)?, *ip.get(7)?]);
+            (word & 0x3fff != 0, v.proto)
+        }
+        true => {
+            let last = last_header(ip);
+            (last == 44, last)
+        }
+    };
+    if fragment {
+        return Some(FRAGMENT);
+    }
+    if is_cut(s.frame) {
+        return Some(CUT);
+    }
+    if matches!(proto, 33 | 47 | 132 | 136) {
+        return Some(OTHERS);
+    }
+    if s.passes && ip.get(if v6 { 7 } else { 8 }) == Some(&0) {
+        return Some(NO_HOPS);
+    }
+    (s.passes && martian(src, dst)).then_some(MARTIAN)
+}
+
+/// The upper-layer protocol of an IPv6 packet, or a fragment header's number.
+fn last_header(ip: &[u8]) -> u8 {
+    let (mut next, mut at) = (ip.get(6).copied().unwrap_or(59), 40);
+    // Bound: each header has eight bytes at least
+    while let (0 | 43 | 51 | 60, Some([n, len])) =
+        (next, ip.get(at..).and_then(|b| b.first_chunk::<2>()))
+    {
+        let words = usize::from(*len);
+        at += if next == 51 {
+            (words + 2) * 4
+        } else {
+            (words + 1) * 8
+        };
+        next = *n;
+    }
+    next
 }
 
 /// Why both may differ; the forms by port, those only of Onefold and those only of the kernel.
@@ -122,6 +183,9 @@ pub(crate) fn excuse(
     };
     if s.iptables && theirs.is_empty() && !ours.is_empty() && is_cut(s.frame) {
         return Some(CUT);
+    }
+    if s.asks_assured && v.proto == 17 {
+        return Some(STREAM);
     }
     if s.passes {
         let hops = ip

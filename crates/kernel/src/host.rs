@@ -3,7 +3,7 @@
 use crate::KernelError;
 use crate::commands::{self, own_ip, settings};
 use onefold_chain::import::{Family, RouteKind, RuleFormat};
-use onefold_chain::kernel::KernelRoute;
+use onefold_chain::kernel::{KERNEL_SECONDS, KernelRoute};
 use onefold_chain::kernel::{KernelFirewall, KernelForm, KernelFunction, KernelRouter};
 use onefold_nf::NetSpace;
 use std::fmt::Write;
@@ -46,6 +46,35 @@ const PASSING: &[(&str, &str)] = &[
     ("net/ipv4/conf/default/accept_local", "1"),
     ("net/ipv4/fwmark_reflect", "1"),
     ("net/ipv6/fwmark_reflect", "1"),
+];
+
+/// Of a firewall that tracks connections. They stay as long as in the chain; sequence numbers are not held against
+/// windows, as Onefold does not.
+const TRACKING: &[&str] = &[
+    "tcp_timeout_syn_sent",
+    "tcp_timeout_syn_recv",
+    "tcp_timeout_established",
+    "tcp_timeout_fin_wait",
+    "tcp_timeout_close_wait",
+    "tcp_timeout_last_ack",
+    "tcp_timeout_time_wait",
+    "tcp_timeout_close",
+    "tcp_timeout_max_retrans",
+    "tcp_timeout_unacknowledged",
+    "udp_timeout",
+    "udp_timeout_stream",
+    "icmp_timeout",
+    "icmpv6_timeout",
+    "generic_timeout",
+    "gre_timeout",
+    "gre_timeout_stream",
+];
+/// Its habits.
+const TRACKS: &[(&str, &str)] = &[
+    ("net/netfilter/nf_conntrack_tcp_be_liberal", "1"),
+    ("net/netfilter/nf_conntrack_tcp_ignore_invalid_rst", "1"),
+    ("net/netfilter/nf_conntrack_tcp_loose", "1"),
+    ("net/netfilter/nf_conntrack_checksum", "1"),
 ];
 
 /// Marks of packets by the interface that they came in at. High, out of the way of those that rules use.
@@ -111,6 +140,17 @@ pub(crate) fn configure(
             };
             passing(f, space, [inside, outside])?;
             rules(f, w, space)?;
+            if w.tracks {
+                let seconds = KERNEL_SECONDS.to_string();
+                let names = TRACKING.iter();
+                let names = names.map(|n| format!("net/netfilter/nf_conntrack_{n}"));
+                let names: Vec<String> = names.collect();
+                let all: Vec<(&str, &str)> = (names.iter())
+                    .map(|n| (n.as_str(), seconds.as_str()))
+                    .collect();
+                settings(space, &all)?;
+                settings(space, TRACKS)?;
+            }
             own_table(f, space, [inside, outside])
         }
         KernelForm::Router(r) => routes(f, r, space, names),

@@ -38,6 +38,10 @@ pub struct SharedLab {
     /// Why it cannot go on.
     pub(crate) failed: Option<KernelError>,
     options: Options,
+    /// Whose packets the kernel has seen since it forgot its connections.
+    owner: u64,
+    /// So many executions there are.
+    executions: u64,
 }
 
 impl SharedLab {
@@ -50,7 +54,63 @@ impl SharedLab {
             counting: true,
             failed: None,
             options,
+            owner: 0,
+            executions: 0,
         }))
+    }
+
+    /// Why a frame must not be given to anybody: the kernel's connections would not be Onefold's any more. It is
+    /// counted.
+    pub(crate) fn skips(&mut self, source: ElemId, frame: &[u8]) -> bool {
+        if !self.lab.tracks() {
+            return false;
+        }
+        let why = self.port_of(source).and_then(|port| {
+            let networks = self.lab.networks().to_vec();
+            documented::not_compared(&self.sent(port, frame, &networks))
+        });
+        if let Some(k) = why {
+            self.count(k);
+        }
+        why.is_some()
+    }
+
+    fn sent<'a>(
+        &self,
+        port: usize,
+        frame: &'a [u8],
+        networks: &'a [(std::net::IpAddr, u8)],
+    ) -> Sent<'a> {
+        Sent {
+            networks,
+            frame,
+            passes: self.lab.passes(port),
+            firewalls: self.lab.has().0,
+            routers: self.lab.has().1,
+            iptables: self.lab.iptables(),
+            tracks: self.lab.tracks(),
+            asks_assured: self.lab.asks_assured(),
+            mtu: self.lab.mtu(port),
+            families: self.lab.families(),
+        }
+    }
+
+    /// The kernel's connections are those that these frames have left, of the execution of this number.
+    fn becomes(&mut self, id: u64, log: &[(usize, Vec<u8>)]) -> Result<(), KernelError> {
+        if self.owner == id || !self.lab.tracks() {
+            return Ok(());
+        }
+        self.lab.flush()?;
+        self.owner = id;
+        for (port, frame) in log {
+            self.lab.exchange(*port, frame)?;
+        }
+        Ok(())
+    }
+
+    fn next(&mut self) -> u64 {
+        self.executions += 1;
+        self.executions
     }
 
     fn count(&mut self, k: Known) {
@@ -78,6 +138,13 @@ pub struct Judged {
     out: Outputs,
     tracing: bool,
     lines: Vec<String>,
+    /// Its number: the kernel has the connections of one execution at a time.
+    id: u64,
+    /// Where the kernel keeps connections: the frames that it has been sent, by port, to be sent again when another
+    /// execution has had it.
+    log: Vec<(usize, Vec<u8>)>,
+    /// A frame came that the kernel must not be sent: nothing is compared any more.
+    blind: bool,
 }
 
 impl Judged {
@@ -87,6 +154,7 @@ impl Judged {
         program: Option<Box<dyn Subject>>,
         lab: Rc<RefCell<SharedLab>>,
     ) -> Judged {
+        let id = lab.borrow_mut().next();
         Judged {
             reference,
             program,
@@ -94,6 +162,9 @@ impl Judged {
             out: Outputs::default(),
             tracing: false,
             lines: Vec::new(),
+            id,
+            log: Vec::new(),
+            blind: false,
         }
     }
 
@@ -106,8 +177,16 @@ impl Judged {
             p.outputs(&mut Outputs::default());
         }
         let mut lab = self.lab.borrow_mut();
+        let tracks = lab.lab.tracks();
+        self.blind |= tracks && lab.skips(source, frame);
+        if !self.blind
+            && let Err(e) = lab.becomes(self.id, &self.log)
+        {
+            lab.failed = Some(e);
+        }
         let theirs = match lab.failed {
             Some(_) => None,
+            None if self.blind => None,
             None => judge(
                 &mut lab,
                 source,
@@ -116,6 +195,12 @@ impl Judged {
                 self.tracing.then_some(&mut self.lines),
             ),
         };
+        if tracks
+            && !self.blind
+            && let Some(port) = lab.port_of(source)
+        {
+            self.log.push((port, frame.to_vec()));
+        }
         match theirs {
             None => ours.iter().for_each(|(s, t, b)| self.out.push(s, t, b)),
             Some(theirs) => {
@@ -140,16 +225,7 @@ fn judge(
 ) -> Option<Theirs> {
     let port = lab.port_of(source)?;
     let networks = lab.lab.networks().to_vec();
-    let sent = Sent {
-        networks: &networks,
-        frame,
-        passes: lab.lab.passes(port),
-        firewalls: lab.lab.has().0,
-        routers: lab.lab.has().1,
-        iptables: lab.lab.iptables(),
-        mtu: lab.lab.mtu(port),
-        families: lab.lab.families(),
-    };
+    let sent = lab.sent(port, frame, &networks);
     if let Some(why) = documented::not_compared(&sent) {
         lab.count(why);
         return None;
@@ -272,9 +348,14 @@ impl Subject for Judged {
     fn name(&self) -> &'static str {
         "kernel"
     }
-    /// The kernel itself is one and the same: it is as at the start where it keeps no state.
+    /// The kernel itself is one and the same: it is as at the start where it keeps no state, and where it does, it
+    /// forgets that, and is sent again what this execution has sent it.
     fn fork(&self) -> Box<dyn Subject> {
+        let id = self.lab.borrow_mut().next();
         Box::new(Judged {
+            id,
+            log: self.log.clone(),
+            blind: self.blind,
             reference: self.reference.fork(),
             program: self.program.as_ref().map(|p| p.fork()),
             lab: self.lab.clone(),

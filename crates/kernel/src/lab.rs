@@ -69,6 +69,10 @@ pub struct Lab {
     families: [bool; 2],
     /// There are rules of iptables.
     iptables: bool,
+    /// Functions whose rules ask about connections.
+    trackers: Vec<usize>,
+    /// Rules ask whether connections are assured.
+    asks_assured: bool,
     /// Networks of routers' interfaces.
     networks: Vec<(IpAddr, u8)>,
     /// There are firewalls, and routers.
@@ -168,6 +172,9 @@ impl Lab {
                     .any(|f| matches!(f.form, KernelForm::Router(_))),
             ),
             iptables: formats(plan).any(|f| f == RuleFormat::Iptables),
+            trackers: crate::forget::trackers(plan).collect(),
+            asks_assured: (plan.functions.iter())
+                .any(|f| matches!(&f.form, KernelForm::Firewall(w) if w.asks_assured)),
         };
         let mut names = Vec::new();
         for f in &plan.functions {
@@ -298,6 +305,29 @@ impl Lab {
     /// Are there firewalls, and routers, in the chain?
     pub(crate) fn has(&self) -> (bool, bool) {
         self.has
+    }
+
+    /// Do rules ask about connections?
+    pub(crate) fn tracks(&self) -> bool {
+        !self.trackers.is_empty()
+    }
+
+    /// Do rules ask whether connections are assured?
+    pub(crate) fn asks_assured(&self) -> bool {
+        self.asks_assured
+    }
+
+    /// The kernel forgets all connections.
+    ///
+    /// # Errors
+    /// It refuses.
+    pub(crate) fn flush(&self) -> Result<(), KernelError> {
+        let spaces = self.trackers.iter().filter_map(|f| self.spaces.get(*f));
+        // Bound: the functions
+        for space in spaces {
+            crate::forget::forget(space)?;
+        }
+        Ok(())
     }
 
     /// Are there rules of iptables?

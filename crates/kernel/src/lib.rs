@@ -23,6 +23,7 @@ mod canon;
 mod commands;
 pub mod documented;
 mod error;
+mod forget;
 mod host;
 mod judged;
 mod lab;

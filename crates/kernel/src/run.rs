@@ -66,6 +66,12 @@ pub fn run(
     let mut record = Record::default();
     // Bound: the events of the source
     while let Some(mut e) = source.next() {
+        if e.source
+            .is_some_and(|s| lab.borrow_mut().skips(s, &e.bytes))
+        {
+            o.packets += 1;
+            continue;
+        }
         record.push(&mut e);
         let watches = source.watches();
         if watches {

@@ -1,6 +1,7 @@
 //! Rules in IPFilter's own language: `allow EXPRESSION` or `deny EXPRESSION`, one a line.
 
 use super::rule::{Rule, RuleSet, Verdict};
+use crate::kinds::connections::Asking;
 
 /// Reads rules; errors are (line, message).
 pub fn parse(text: &str) -> Result<RuleSet, Vec<(u32, String)>> {
@@ -47,7 +48,8 @@ pub fn parse_rule(l: &str) -> Result<(Verdict, String), String> {
         }
     };
     let filter = rest.trim();
-    if filter.contains([',', '(']) && !balanced(filter) {
+    let asked = Asking::of(filter)?.without_questions();
+    if asked.contains([',', '(']) && !balanced(&asked) {
         return Err(
             "commas and unbalanced parentheses cannot stand in a filter expression".to_string(),
         );

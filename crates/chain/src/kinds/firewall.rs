@@ -1,6 +1,7 @@
 //! `firewall`: lets packets pass between port 0 (inside) and port 1 (outside) by an ordered rule set; the first match
 //! decides.
 
+use super::connections::{Answered, Asking, Connections, Group, asks, groups};
 use super::{ClickText, KindCx, NOT_IP, VLAN_TAGGED, discard};
 use crate::edit::{self, ListEdit};
 use crate::file::Loc;
@@ -9,6 +10,7 @@ use crate::import::{
 };
 use crate::rules::{self, ListedRule, RulePlace};
 use onefold_click::source::Span;
+use onefold_elements::connection::classes_text;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -46,6 +48,9 @@ pub struct Firewall {
     pub arp: Option<Verdict>,
     /// What happens to other non-IPv4 frames; they are dropped unless told otherwise.
     pub other: Option<Verdict>,
+    /// How connections are tracked, where rules ask about them (`ct state established`).
+    #[serde(default)]
+    pub connections: Connections,
     /// Changes of the rules for IPv4 that are not in the file.
     #[serde(skip)]
     pub(crate) edits: Vec<ListEdit>,
@@ -120,7 +125,13 @@ impl Firewall {
         let Some(v4) = v4 else {
             return String::new();
         };
+        let v4 = Lists::new(v4, false);
+        let v6 = v6.map(|l| Lists::new(l, true));
         let mut t = ClickText::new();
+        if !v4.groups.is_empty() || v6.as_ref().is_some_and(|l| !l.groups.is_empty()) {
+            let settings = self.connections.text(cx);
+            t.line(format!("connections :: ConnTable({settings});"));
+        }
         let arp = self.arp.unwrap_or(Verdict::Allow);
         let other = self.other.unwrap_or(Verdict::Deny);
         let back_all = match self.back {
@@ -140,21 +151,10 @@ impl Firewall {
                 "FromDevice({from}) -> {name} :: Classifier(12/0800, 12/86dd, 12/0806, {tagged}-);"
             ));
             t.line(format!("{name}_out :: ToDevice({to});"));
-            t.line(format!(
-                "{name}[0] -> Strip(14) -> CheckIPHeader -> {name}_rules :: IPFilter("
-            ));
-            v4.write(&mut t, down, only);
-            v4.list(cx, format!("{name}_rules"), down, only);
-            t.line(format!(") -> Unstrip(14) -> {name}_out;"));
+            let way = Passage { name, down, only };
+            v4.write(&mut t, cx, &way);
             match &v6 {
-                Some(lines) => {
-                    t.line(format!(
-                        "{name}[1] -> Strip(14) -> CheckIP6Header -> {name}_rules6 :: IP6Filter("
-                    ));
-                    lines.write(&mut t, down, only);
-                    lines.list(cx, format!("{name}_rules6"), down, only);
-                    t.line(format!(") -> Unstrip(14) -> {name}_out;"));
-                }
+                Some(lists) => lists.write(&mut t, cx, &way),
                 None => verdict(&mut t, name, 1, other, "IPv6, for which there are no rules"),
             }
             verdict(&mut t, name, 2, arp, "ARP does not pass");
@@ -309,48 +309,164 @@ fn edit_one(all: &mut Vec<Line>, e: &ListEdit, (file, line): (&str, u32)) -> Res
 }
 
 impl Lines {
-    fn write(&self, t: &mut ClickText, down: bool, only: Option<&str>) {
-        if let Some(all) = only {
-            t.line(all);
-            return;
-        }
-        let lines = self.of(down);
-        for (i, l) in lines.iter().enumerate() {
-            let comma = if i + 1 < lines.len() { "," } else { "" };
-            t.line_from(&l.file, l.line, format!("{}{comma}", l.text));
-        }
-    }
-
     fn of(&self, down: bool) -> &[Line] {
         match (&self.down, down) {
             (Some(d), true) => d,
             _ => &self.up,
         }
     }
+}
 
-    /// Says which rules became the element's arguments.
-    fn list(&self, cx: &mut KindCx<'_>, element: String, down: bool, only: Option<&str>) {
-        if only.is_some() {
-            let denies = only.is_some_and(|o| o.starts_with("deny"));
-            let back = if denies { "back: deny" } else { "back: allow" };
-            cx.rules.push(ListedRule {
-                element,
-                argument: 0,
-                text: back.into(),
-                policy: true,
-                place: None,
-            });
+/// A way through the function: the prefix of its elements' names, whether it is the one from port 1, and what is done
+/// there in the place of rules.
+struct Passage<'a> {
+    name: &'a str,
+    down: bool,
+    only: Option<&'a str>,
+}
+
+/// The lists of rules of a family.
+struct Lists {
+    lines: Lines,
+    six: bool,
+    /// Which connections they tell apart; nothing if they do not ask about any.
+    groups: Vec<Group>,
+}
+
+impl Lists {
+    fn new(lines: Lines, six: bool) -> Lists {
+        let all = lines.up.iter().chain(lines.down.iter().flatten());
+        let asking: Vec<Asking> = all.filter(|l| asks(&l.text)).map(Line::asking).collect();
+        let of: Vec<&Asking> = asking.iter().collect();
+        Lists {
+            groups: match of.is_empty() {
+                true => Vec::new(),
+                false => groups(&of),
+            },
+            lines,
+            six,
+        }
+    }
+
+    /// What packets of this family go through, from the classifier to the device.
+    fn write(&self, t: &mut ClickText, cx: &mut KindCx<'_>, way: &Passage<'_>) {
+        let (check, filter, six, input) = match self.six {
+            false => ("CheckIPHeader", "IPFilter", "", 0),
+            true => ("CheckIP6Header", "IP6Filter", "6", 1),
+        };
+        let name = way.name;
+        if self.groups.is_empty() {
+            let element = format!("{name}_rules{six}");
+            t.line(format!(
+                "{name}[{input}] -> Strip(14) -> {check} -> {element} :: {filter}("
+            ));
+            list(t, cx, element, self.lines.of(way.down), way);
+            t.line(format!(") -> Unstrip(14) -> {name}_out;"));
             return;
         }
-        let rule = |(argument, l): (usize, &Line)| ListedRule {
-            element: element.clone(),
-            argument,
-            text: l.written.clone(),
-            policy: l.policy,
-            place: l.place.clone(),
-        };
-        cx.rules.extend(self.of(down).iter().enumerate().map(rule));
+        let outputs: Vec<String> = (self.groups.iter())
+            .map(|g| classes_text(&g.classes))
+            .collect();
+        t.line(format!(
+            "{name}[{input}] -> Strip(14) -> {check} -> {name}_state{six} :: ConnTrack(connections, {});",
+            outputs.join(", ")
+        ));
+        t.line(format!("{name}_passed{six} :: Unstrip(14) -> {name}_out;"));
+        let lines = self.for_groups(way.down);
+        for (i, (g, lines)) in self.groups.iter().zip(&lines).enumerate() {
+            let element = format!("{name}_rules{six}_{}", g.name);
+            t.line(format!("{name}_state{six}[{i}] -> {element} :: {filter}("));
+            list(t, cx, element, lines, way);
+            let confirm = if g.begins {
+                "ConnConfirm(connections) -> "
+            } else {
+                ""
+            };
+            t.line(format!(") -> {confirm}{name}_passed{six};"));
+        }
     }
+
+    /// The lines for each group, with questions about connections answered. A rule that takes no packet of a group is
+    /// not in its list; one that takes none of any is in the last one, so that it is shown.
+    fn for_groups(&self, down: bool) -> Vec<Vec<Line>> {
+        let lines = self.lines.of(down);
+        let mut listed = vec![false; lines.len()];
+        let mut out = Vec::new();
+        for (number, g) in self.groups.iter().enumerate() {
+            let last = number + 1 == self.groups.len();
+            let (mut list, mut closed) = (Vec::new(), false);
+            for (l, listed) in lines.iter().zip(&mut listed) {
+                let answered = match g.classes.first() {
+                    _ if closed => Answered::Always(false),
+                    Some(class) => l.asking().answered(*class, self.six),
+                    None => Answered::Always(false),
+                };
+                let filter = match answered {
+                    Answered::Left(text) => text,
+                    Answered::Always(true) => "all".to_string(),
+                    Answered::Always(false) if l.policy => "all".to_string(),
+                    Answered::Always(false) if last && !*listed => "false".to_string(),
+                    Answered::Always(false) => continue,
+                };
+                closed |= filter == "all";
+                *listed = true;
+                list.push(Line {
+                    text: format!("{} {filter}", l.verdict()),
+                    ..l.clone()
+                });
+            }
+            out.push(list);
+        }
+        out
+    }
+}
+
+impl Line {
+    fn verdict(&self) -> &str {
+        self.text.split_once(' ').map_or("deny", |(v, _)| v)
+    }
+    /// The expression. What is wrong with its questions has been said where it was read.
+    fn asking(&self) -> Asking {
+        let filter = self.text.split_once(' ').map_or("", |(_, f)| f);
+        Asking::of(filter).unwrap_or_else(|_| Asking::plain(filter))
+    }
+}
+
+/// Writes a list's arguments, and says which rules became them.
+fn list(
+    t: &mut ClickText,
+    cx: &mut KindCx<'_>,
+    element: String,
+    lines: &[Line],
+    way: &Passage<'_>,
+) {
+    if let Some(all) = way.only {
+        t.line(all);
+        let back = match all.starts_with("deny") {
+            true => "back: deny",
+            false => "back: allow",
+        };
+        cx.rules.push(ListedRule {
+            element,
+            argument: 0,
+            text: back.into(),
+            policy: true,
+            place: None,
+        });
+        return;
+    }
+    for (i, l) in lines.iter().enumerate() {
+        let comma = if i + 1 < lines.len() { "," } else { "" };
+        t.line_from(&l.file, l.line, format!("{}{comma}", l.text));
+    }
+    let rule = |(argument, l): (usize, &Line)| ListedRule {
+        element: element.clone(),
+        argument,
+        text: l.written.clone(),
+        policy: l.policy,
+        place: l.place.clone(),
+    };
+    cx.rules.extend(lines.iter().enumerate().map(rule));
 }
 
 /// What happens to packets that no rule fits.

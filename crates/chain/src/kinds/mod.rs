@@ -4,6 +4,7 @@
 //! (`FromDevice(0)`, `ToDevice(1)` ...). Line directives in the text point back at the rule, route or pattern that each
 //! line was made from, so that errors and traces name the operator's own line.
 
+pub mod connections;
 pub mod dpi;
 pub mod external;
 pub mod firewall;

@@ -61,6 +61,7 @@ pub fn of_class(class: &str) -> Counted {
             As("rewrite")
         }
         c if c.contains("Counter") || c == "FlowMonitor" => As("count"),
+        "ConnTrack" => As("classify"),
         _ => As("other"),
     }
 }

@@ -2,6 +2,7 @@
 //! [composed](crate::flow::composed).
 
 use crate::flow::composed::{Known, Part, follows};
+use crate::flow::exit::{Next, Output};
 use crate::flow::in_place_way::Headers;
 use crate::flow::learn::{entry_of, flow_of};
 use crate::flow::origin;
@@ -100,7 +101,7 @@ impl FlowRunner {
             .last()
             .and_then(|s| self.actions.template(s.part.action));
         let whole = left.is_some_and(|t| t.sink == NO_SINK || t.sink & EXIT == 0);
-        if !composes {
+        if !composes || !self.by_first_outputs(&steps) {
             return None;
         }
         if whole && steps.len() > 1 {
@@ -116,6 +117,23 @@ impl FlowRunner {
             l.patience.tried(false);
         }
         None
+    }
+
+    /// Have all elements that inspect packets let this one leave at output 0? A flow's packets leave elsewhere at
+    /// first, mostly (a connection that begins); what was composed then would stay in the flow's entry.
+    fn by_first_outputs(&self, steps: &[Step]) -> bool {
+        steps.windows(2).all(|pair| {
+            let [step, then] = pair else { return true };
+            let exit = self.actions.template(step.part.action);
+            let exit = exit.filter(|t| t.sink != NO_SINK && t.sink & EXIT != 0);
+            let exit = exit.and_then(|t| self.exits.all.get((t.sink & !EXIT) as usize));
+            match exit.map(|e| e.next) {
+                Some(Next::Ask { node, outputs, .. }) if self.runner.graph.core.inspects(node) => {
+                    self.exits.output(outputs, 0) == Some(Output::Cache(then.part.cache))
+                }
+                _ => true,
+            }
+        })
     }
 
     /// What a packet is found in that is looked at from where this cache looks, and what its IP header says of its

@@ -11,12 +11,13 @@ use std::collections::{BTreeSet, VecDeque};
 #[rustfmt::skip]
 const PLAIN: &[&str] = &[
     "CheckICMPHeader", "CheckIP6Header", "CheckIPHeader", "CheckIPHeader2", "CheckLength", "CheckPaint",
-    "CheckTCPHeader", "CheckUDPHeader", "Classifier", "Counter", "DecIP6HLIM", "DecIPTTL", "DirectIPLookup",
-    "Discard", "DropBroadcasts", "EtherEncap", "EtherRewrite", "FlowMonitor", "FromDevice", "GetIP6Address",
-    "GetIPAddress", "HostEtherFilter", "IP6Filter", "IPClassifier", "IPFilter", "IPFragmenter", "IPGWOptions",
-    "LinearIPLookup", "LookupIP6Route", "MarkEtherHeader", "MarkIPHeader", "NFLink", "Null", "Paint", "PaintSwitch",
-    "PaintTee", "PayloadFilter", "RadixIPLookup", "RangeIPLookup", "RatedSplitter", "SortedIPLookup",
-    "StaticIPLookup", "Strip", "StripEtherVLANHeader", "Tee", "ToDevice", "Unstrip", "VLANDecap", "VLANEncap",
+    "CheckTCPHeader", "CheckUDPHeader", "Classifier", "ConnConfirm", "ConnTrack", "Counter", "DecIP6HLIM",
+    "DecIPTTL", "DirectIPLookup", "Discard", "DropBroadcasts", "EtherEncap", "EtherRewrite", "FlowMonitor",
+    "FromDevice", "GetIP6Address", "GetIPAddress", "HostEtherFilter", "IP6Filter", "IPClassifier", "IPFilter",
+    "IPFragmenter", "IPGWOptions", "LinearIPLookup", "LookupIP6Route", "MarkEtherHeader", "MarkIPHeader", "NFLink",
+    "Null", "Paint", "PaintSwitch", "PaintTee", "PayloadFilter", "RadixIPLookup", "RangeIPLookup", "RatedSplitter",
+    "SortedIPLookup", "StaticIPLookup", "Strip", "StripEtherVLANHeader", "Tee", "ToDevice", "Unstrip", "VLANDecap",
+    "VLANEncap",
     "ICMPPingRewriter", "IPAddrPairRewriter", "IPAddrRewriter", "IPRewriter", "TCPRewriter", "UDPRewriter",
 ];
 

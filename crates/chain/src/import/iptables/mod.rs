@@ -311,6 +311,23 @@ mod tests {
             format!("icmp && (icmp[0:1] == 8) && {frag}")
         );
         assert_eq!(one("-p tcp -m tcp"), format!("tcp && {frag}"));
+        assert_eq!(
+            one("-m conntrack --ctstate RELATED,ESTABLISHED"),
+            "ct state related,established"
+        );
+        assert_eq!(
+            one("-p tcp -m state ! --state NEW"),
+            "tcp && not ct state new"
+        );
+        assert_eq!(
+            one("-m conntrack --ctdir REPLY ! --ctstatus SEEN_REPLY"),
+            "ct direction reply && not ct state invalid,untracked && \
+             not ct status seen-reply && not ct state invalid,untracked"
+        );
+        assert_eq!(
+            one("-m conntrack --ctstate INVALID --ctdir REPLY"),
+            "(ct direction reply or ct state invalid,untracked) && ct state invalid"
+        );
         assert_eq!(one("! -p tcp"), "not tcp");
         assert_eq!(one("-f"), "(ip[6:2] & 8191 != 0)");
         assert_eq!(
@@ -359,8 +376,16 @@ mod tests {
     #[test]
     fn what_cannot_be_expressed_is_refused_by_name() {
         assert_eq!(
-            wrong("-m conntrack --ctstate ESTABLISHED -j ACCEPT"),
-            "match 'conntrack' is not supported"
+            wrong("-m conntrack --ctstate DNAT -j ACCEPT"),
+            "connection state 'DNAT': a firewall function translates no addresses"
+        );
+        assert_eq!(
+            wrong("-m conntrack --ctproto tcp -j ACCEPT"),
+            "option '--ctproto' is not supported; option 'tcp' is not supported"
+        );
+        assert_eq!(
+            wrong("-m state --state FOO -j ACCEPT"),
+            "connection state 'FOO' is not supported"
         );
         assert_eq!(
             wrong("-m limit --limit 3/min -j ACCEPT"),

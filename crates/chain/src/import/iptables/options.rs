@@ -5,6 +5,7 @@ use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, Target};
 use crate::import::ports::{ANY, Ports, complement, test, union};
 use crate::import::rule::Verdict;
 use crate::import::terms::{Family, icmp_type, protocol, service, tcp_flag};
+use onefold_elements::connection::ConnTest;
 
 /// Splits at white space; double quotes keep together.
 fn words(text: &str) -> Vec<String> {
@@ -49,6 +50,42 @@ struct Draft {
     /// A match extension that looks at the transport header, which later fragments do not have.
     transport: bool,
     target: Option<Target>,
+    /// A test of the connection's state.
+    state: Option<String>,
+    /// Other tests of the connection.
+    connection: Vec<String>,
+}
+
+impl Draft {
+    /// A question about the connection.
+    fn asks(&mut self, w: &str, v: &str, not: bool) -> Result<(), String> {
+        match w {
+            "--ctdir" => {
+                let test = connection_test("direction", v)?;
+                self.connection.push(negate(test, not));
+            }
+            "--ctstatus" => {
+                let test = connection_test("status", v)?;
+                self.connection.push(negate(test, not));
+            }
+            _ if self.state.is_some() => return Err(format!("'{w}' twice")),
+            _ => self.state = Some(negate(connection_test("state", v)?, not)),
+        }
+        Ok(())
+    }
+
+    /// Adds the tests of the connection. Where there is none, a test of the state alone decides, whatever else is asked
+    /// (xt_conntrack.c).
+    fn connection_tests(&mut self) {
+        let none = "ct state invalid,untracked";
+        for t in std::mem::take(&mut self.connection) {
+            self.tests.push(match self.state.is_some() {
+                true => format!("({t} or {none})"),
+                false => format!("{t} && not {none}"),
+            });
+        }
+        self.tests.extend(self.state.take());
+    }
 }
 
 impl Rules<'_> {
@@ -74,6 +111,7 @@ impl Rules<'_> {
                 }
             }
         }
+        d.connection_tests();
         if d.transport {
             d.tests.push(match self.family {
                 Family::V4 => "ip[6:2] & 8191 == 0".into(),
@@ -158,8 +196,13 @@ impl Rules<'_> {
                 let v = value(it, &mut not)?;
                 return self.ports(w, v, not, d);
             }
+            "--ctstate" | "--state" | "--ctdir" | "--ctstatus" => {
+                let v = value(it, &mut not)?;
+                return d.asks(w, v, not);
+            }
             "-m" | "--match" => {
                 match value(it, &mut not)? {
+                    "conntrack" | "state" => {}
                     "tcp" | "udp" | "icmp" | "icmp6" | "multiport" => d.transport = true,
                     "comment" | "iprange" | "ttl" | "hl" => {}
                     m => return Err(format!("match '{m}' is not supported")),
@@ -337,6 +380,23 @@ impl Rules<'_> {
         });
         Ok(())
     }
+}
+
+/// A test of a packet's connection: a list of values as `iptables` writes them, in the words of firewall rules.
+fn connection_test(key: &str, list: &str) -> Result<String, String> {
+    let mut values = Vec::new();
+    for v in list.split(',') {
+        let name = v.to_lowercase().replace('_', "-");
+        if matches!(name.as_str(), "snat" | "dnat") {
+            return Err(format!(
+                "connection {key} '{v}': a firewall function translates no addresses"
+            ));
+        }
+        ConnTest::parse(key, &name)
+            .map_err(|_| format!("connection {key} '{v}' is not supported"))?;
+        values.push(name);
+    }
+    Ok(format!("ct {key} {}", values.join(",")))
 }
 
 fn negate(test: String, not: bool) -> String {

@@ -5,6 +5,7 @@ use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, Target};
 use crate::import::ports::{complement, test, union};
 use crate::import::rule::Verdict;
 use crate::import::terms::{Family, icmp_type, tcp_flag};
+use onefold_elements::connection::ConnTest;
 use serde_json::Value;
 
 /// Understands rules.
@@ -40,16 +41,17 @@ struct Match<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads a rule. `None`: it is about the other family.
+    /// Reads a rule, which may be several one behind the other (`vmap`). None: it is about the other family.
     pub fn rule(
         &mut self,
         body: &Value,
         table: &str,
         line: u32,
-    ) -> Result<Option<ChainRule>, Vec<String>> {
+    ) -> Result<Vec<ChainRule>, Vec<String>> {
         let mut d = Draft::default();
         let mut errors = Vec::new();
         let mut target = Target::Nothing;
+        let mut cases: Option<Vec<(String, Target)>> = None;
         for e in body
             .get("expr")
             .and_then(Value::as_array)
@@ -60,10 +62,6 @@ impl Reader<'_> {
                 errors.push("an expression that is no object".to_string());
                 continue;
             };
-            let goal = |v: &Value| {
-                let name = v.get("target").and_then(Value::as_str).unwrap_or("");
-                super::key(table, name)
-            };
             let result = match kind.as_str() {
                 "match" => self.comparison(v, table, &mut d),
                 "counter" => Ok(()),
@@ -72,31 +70,11 @@ impl Reader<'_> {
                     self.logs += 1;
                     Ok(())
                 }
-                "accept" => {
-                    target = Target::Verdict(Verdict::Allow);
-                    Ok(())
+                "accept" | "drop" | "reject" | "return" | "jump" | "goto" => {
+                    self.rejects += usize::from(kind == "reject");
+                    self.verdict(kind, v, table).map(|t| target = t)
                 }
-                "drop" => {
-                    target = Target::Verdict(Verdict::Deny);
-                    Ok(())
-                }
-                "reject" => {
-                    self.rejects += 1;
-                    target = Target::Verdict(Verdict::Deny);
-                    Ok(())
-                }
-                "return" => {
-                    target = Target::Return;
-                    Ok(())
-                }
-                "jump" => {
-                    target = Target::Jump(goal(v));
-                    Ok(())
-                }
-                "goto" => {
-                    target = Target::Goto(goal(v));
-                    Ok(())
-                }
+                "vmap" => self.states(v, table).map(|c| cases = Some(c)),
                 other => Err(format!("statement '{other}' is not supported")),
             };
             if let Err(e) = result {
@@ -104,19 +82,83 @@ impl Reader<'_> {
             }
         }
         if d.never {
-            return Ok(None);
+            return Ok(Vec::new());
         }
-        if errors.is_empty() {
-            Ok(Some(ChainRule {
-                tests: d.tests,
-                interfaces: d.interfaces,
-                target,
-                line,
-                place: None,
-            }))
-        } else {
-            Err(errors)
+        if !errors.is_empty() {
+            return Err(errors);
         }
+        let rule = |test: Option<String>, target: Target| ChainRule {
+            tests: d.tests.iter().cloned().chain(test).collect(),
+            interfaces: d.interfaces.clone(),
+            target,
+            line,
+            place: None,
+        };
+        Ok(match cases {
+            Some(cases) => (cases.into_iter())
+                .map(|(test, target)| rule(Some(test), target))
+                .collect(),
+            None => vec![rule(None, target)],
+        })
+    }
+
+    /// What a statement, or a verdict of a map, does with packets.
+    fn verdict(&self, kind: &str, v: &Value, table: &str) -> Result<Target, String> {
+        let goal = || {
+            let name = v.get("target").and_then(Value::as_str).unwrap_or("");
+            super::key(table, name)
+        };
+        Ok(match kind {
+            "accept" => Target::Verdict(Verdict::Allow),
+            "drop" | "reject" => Target::Verdict(Verdict::Deny),
+            "return" => Target::Return,
+            "jump" => Target::Jump(goal()),
+            "goto" => Target::Goto(goal()),
+            "continue" => Target::Nothing,
+            other => return Err(format!("verdict '{other}' is not supported")),
+        })
+    }
+
+    /// `ct state vmap { established : accept, invalid : drop }`: a test and a target for each.
+    fn states(&self, v: &Value, table: &str) -> Result<Vec<(String, Target)>, String> {
+        let key = v.get("key").and_then(|k| k.get("ct"));
+        let key = key.and_then(|c| c.get("key")).and_then(Value::as_str);
+        if key != Some("state") {
+            return Err("statement 'vmap' is supported on 'ct state' alone".into());
+        }
+        let data = v.get("data").and_then(|d| d.get("set"));
+        let Some(all) = data.and_then(Value::as_array) else {
+            return Err("statement 'vmap' with a map by name is not supported".into());
+        };
+        let mut cases = Vec::new();
+        for pair in all {
+            let (states, verdict) = match pair.as_array().map(Vec::as_slice) {
+                Some([states, verdict]) => (states, verdict),
+                _ => return Err("a map's element that is no pair".into()),
+            };
+            let found = verdict.as_object().and_then(|m| m.iter().next());
+            let (kind, body) = found.ok_or("a map's element without a verdict")?;
+            let test = connection_test("state", &words(states)?)?;
+            cases.push((test, self.verdict(kind, body, table)?));
+        }
+        Ok(cases)
+    }
+
+    /// `ct state established,related`, `ct direction reply`, `ct status assured`.
+    fn connection(&self, key: &str, m: &Match<'_>, d: &mut Draft) -> Result<(), String> {
+        let not = negated(m.op, &format!("ct {key}"))?;
+        let mut values = Vec::new();
+        for v in self.sets.values(m.table, m.right)? {
+            values.extend(words(v)?);
+        }
+        let test = connection_test(key, &values)?;
+        d.tests.push(match (not, key) {
+            (false, _) => test,
+            (true, "state") => format!("not {test}"),
+            // no test of a connection holds, or fails, where there is none
+            (true, _) => format!("not {test} && not ct state invalid,untracked"),
+        });
+        Ok(())
     }
 
     fn comparison(&mut self, v: &Value, table: &str, d: &mut Draft) -> Result<(), String> {
@@ -136,6 +178,15 @@ impl Reader<'_> {
                 .and_then(Value::as_str)
                 .unwrap_or("");
             return self.meta(k, &m, d);
+        }
+        if let Some(ct) = left.get("ct") {
+            let key = ct.get("key").and_then(Value::as_str).unwrap_or("");
+            if ct.get("dir").is_some() {
+                return Err(format!(
+                    "match on 'ct {key}' of a direction is not supported"
+                ));
+            }
+            return self.connection(key, &m, d);
         }
         if let Some([p, mask]) = left.get("&").and_then(Value::as_array).map(Vec::as_slice) {
             let f = p.get("payload");
@@ -348,6 +399,35 @@ impl Reader<'_> {
         d.tests.push(t);
         Ok(())
     }
+}
+
+/// A test of a packet's connection, in the words of firewall rules.
+fn connection_test(key: &str, values: &[String]) -> Result<String, String> {
+    for v in values {
+        ConnTest::parse(key, v)?;
+    }
+    match values.is_empty() {
+        true => Err(format!("match on 'ct {key}' without a value")),
+        false => Ok(format!("ct {key} {}", values.join(","))),
+    }
+}
+
+/// A word, or several, as a list or joined by `|`.
+fn words(v: &Value) -> Result<Vec<String>, String> {
+    let word = |v: &Value| v.as_str().map(str::to_string);
+    let list = v
+        .as_array()
+        .or_else(|| v.get("|").and_then(Value::as_array));
+    let all = match list {
+        Some(l) => l.iter().map(word).collect::<Option<Vec<_>>>(),
+        None => word(v).map(|w| vec![w]),
+    };
+    all.ok_or_else(|| {
+        format!(
+            "value {}",
+            v.to_string().chars().take(60).collect::<String>()
+        )
+    })
 }
 
 /// A rule about a protocol's header is about packets of that protocol.

@@ -13,6 +13,7 @@ use super::chains::{ChainRule, Target, flatten};
 use super::iptables::Request;
 use super::rule::{RuleSet, Verdict, Way};
 use super::terms::Family;
+use crate::kinds::connections::asks;
 use crate::rules::RulePlace;
 use serde_json::Value;
 use set::Sets;
@@ -83,6 +84,13 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
     };
     let chains = read_chains(&mut reader, &start, rules, &mut errors);
     let (rejects, logs) = (reader.rejects, reader.logs);
+    let mut tests = chains.values().flatten().flat_map(|r| &r.tests);
+    if tests.any(|t| asks(t)) {
+        errors.extend(found.untracked.iter().map(|(line, what)| {
+            let text = format!("{what} is not supported where rules ask about connections");
+            (*line, text)
+        }));
+    }
     if !errors.is_empty() {
         return Err(errors);
     }
@@ -131,6 +139,8 @@ struct Objects<'a> {
     rules: HashMap<String, Vec<(&'a Value, u32)>>,
     /// Base chains of other types, with their type.
     others: Vec<(String, String)>,
+    /// Statements that change how connections are tracked, and their lines.
+    untracked: Vec<(u32, &'static str)>,
 }
 
 impl<'a> Objects<'a> {
@@ -172,11 +182,13 @@ impl<'a> Objects<'a> {
                         }
                     }
                 }
-                "rule" => found
-                    .rules
-                    .entry(key(s("table"), s("chain")))
-                    .or_default()
-                    .push((body, line)),
+                "rule" => {
+                    found
+                        .untracked
+                        .extend(changes_tracking(body).map(|w| (line, w)));
+                    let chain = key(s("table"), s("chain"));
+                    found.rules.entry(chain).or_default().push((body, line));
+                }
                 "set" => found.sets.add(s("table"), s("name"), body),
                 "map" | "flowtable" | "ct helper" | "counter" | "quota" | "limit"
                 | "ct timeout" | "ct expectation" | "synproxy" | "secmark" | "element" => {}
@@ -185,6 +197,20 @@ impl<'a> Objects<'a> {
         }
         found
     }
+}
+
+/// A statement of a rule that changes how connections are tracked.
+fn changes_tracking(body: &Value) -> Option<&'static str> {
+    let all = body.get("expr").and_then(Value::as_array)?;
+    all.iter()
+        .find_map(|e| match e.as_object()?.iter().next()? {
+            (k, _) if k == "notrack" => Some("statement 'notrack'"),
+            (k, _) if k == "ct helper" => Some("statement 'ct helper set'"),
+            (k, v) if k == "mangle" && v.get("key").is_some_and(|k| k.get("ct").is_some()) => {
+                Some("statement 'ct ... set'")
+            }
+            _ => None,
+        })
 }
 
 /// A chain, and all chains that can be come to from it.
@@ -207,16 +233,17 @@ fn read_chains(
         let mut out = Vec::new();
         for ((body, line), number) in list.iter().zip(1..) {
             match reader.rule(body, table, *line) {
-                Ok(Some(r)) => {
-                    let place = Some(place(&k, body, number));
-                    let r = ChainRule { place, ..r };
-                    if let Target::Jump(c) | Target::Goto(c) = &r.target {
-                        todo.push(c.clone());
+                // none if it can never match a packet of this family
+                Ok(read) => {
+                    let place = place(&k, body, number);
+                    for r in read {
+                        if let Target::Jump(c) | Target::Goto(c) = &r.target {
+                            todo.push(c.clone());
+                        }
+                        let place = Some(place.clone());
+                        out.push(ChainRule { place, ..r });
                     }
-                    out.push(r);
                 }
-                // can never match a packet of this family
-                Ok(None) => {}
                 Err(e) => errors.extend(e.into_iter().map(|m| (*line, m))),
             }
         }

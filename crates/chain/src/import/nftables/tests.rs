@@ -179,14 +179,24 @@ fn what_cannot_be_expressed_is_refused_by_name() {
         assert!(e.iter().all(|e| e.0 == 4), "{e:?}");
         e.into_iter().map(|e| e.1).collect::<Vec<_>>().join("; ")
     };
-    let ct = "{\"match\": {\"op\": \"in\", \"left\": {\"ct\": {\"key\": \"state\"}}, \"right\": \"established\"}}";
-    assert_eq!(why(ct), "match on 'ct state' is not supported");
+    let ct =
+        |key: &str, value: &str| m("in", &format!("{{\"ct\": {{\"key\": \"{key}\"}}}}"), value);
+    assert_eq!(why(&ct("mark", "1")), "value 1");
+    assert_eq!(
+        why(&ct("zone", "\"1\"")),
+        "'ct zone' is not supported; rules can ask for 'ct state', 'ct direction' and 'ct status'"
+    );
+    assert_eq!(
+        why(&ct("status", "\"dnat\"")),
+        "expected seen-reply, assured or confirmed behind 'ct status', found 'dnat'"
+    );
     assert_eq!(
         why(&format!(
             "{}, {{\"limit\": {{}}}}, {{\"vmap\": {{}}}}",
             m("==", "ether saddr", "\"x\"")
         )),
-        "match on 'ether saddr' is not supported; statement 'limit' is not supported; statement 'vmap' is not supported"
+        "match on 'ether saddr' is not supported; statement 'limit' is not supported; \
+         statement 'vmap' is supported on 'ct state' alone"
     );
     assert_eq!(
         why(&m("==", "meta mark", "1")),
@@ -226,5 +236,48 @@ fn what_cannot_be_expressed_is_refused_by_name() {
         parse(&file(&[]), &request(Family::V4, Some("input"))).unwrap_err()[0]
             .1
             .contains("there is f/forward")
+    );
+}
+
+#[test]
+fn connections() {
+    let ct = |op: &str, key: &str, value: &str| {
+        one(
+            Family::V4,
+            &m(op, &format!("{{\"ct\": {{\"key\": \"{key}\"}}}}"), value),
+        )
+        .concat()
+    };
+    assert_eq!(ct("in", "state", "\"new\""), "ct state new");
+    let list = "[\"established\", \"related\"]";
+    assert_eq!(ct("in", "state", list), "ct state established,related");
+    assert_eq!(
+        ct("==", "state", &format!("{{\"set\": {list}}}")),
+        "ct state established,related"
+    );
+    assert_eq!(
+        ct("in", "state", &format!("{{\"|\": {list}}}")),
+        "ct state established,related"
+    );
+    assert_eq!(ct("!=", "state", "\"invalid\""), "not ct state invalid");
+    assert_eq!(
+        ct("!=", "direction", "\"reply\""),
+        "not ct direction reply && not ct state invalid,untracked"
+    );
+    let vmap = "{\"vmap\": {\"key\": {\"ct\": {\"key\": \"state\"}}, \"data\": {\"set\": [\
+        [\"invalid\", {\"drop\": null}], [\"established\", {\"accept\": null}], \
+        [\"related\", {\"jump\": {\"target\": \"own\"}}]]}}}";
+    let set = parse(&file(&[vmap]), &request(Family::V6, None)).unwrap();
+    assert_eq!(
+        lines(&set.rules),
+        ["3: deny ct state invalid", "3: allow ct state established"]
+    );
+    // elsewhere in the file, what changes the answers
+    let notrack = file(&[vmap, "{\"notrack\": null}"]);
+    let e = parse(&notrack, &request(Family::V4, None)).unwrap_err();
+    assert!(
+        e.iter()
+            .any(|e| e.0 == 4 && e.1.contains("'notrack' is not supported")),
+        "{e:?}"
     );
 }

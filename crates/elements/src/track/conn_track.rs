@@ -1,0 +1,224 @@
+//! ConnTrack: tells packets by the state of their connection.
+//!
+//! `ConnTrack(TABLE, CLASSES, ...)`: the name of a ConnTable, then for each output which packets leave there: words,
+//! each a state (`new`, `established`, `related`, `invalid`, `untracked`) and, behind dots, direction (`original`,
+//! `reply`) and status (`seen-reply`, `assured`, `confirmed`; a status that is not named must not hold if any is;
+//! `unconfirmed` for none); `-` stands for all. A packet leaves at the first output that names its class, and is
+//! dropped where none does. Packets are not changed. Their network header must be marked (CheckIPHeader,
+//! CheckIP6Header); what has none is invalid.
+//!
+//! What a packet does to its connection (state of TCP, how long it stays) is done here, whatever rules say of it
+//! afterwards, as in Linux; connections are entered by ConnConfirm.
+
+use super::class::{ConnClass, NUMBERS, parse_classes};
+use super::headers::{Seen, of_packet, read};
+use super::table::{ConnTable, Found, millis};
+use onefold_element::args::{AnyArg, Args};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    Clock, ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, InspectCx,
+    Inspected, NO_HINT, Port, StateId, StateStore, element_any, element_takes,
+};
+use onefold_packet::{Packet, Pkt};
+
+/// `ConnTrack`.
+pub const CONN_TRACK: ElementClass = ElementClass {
+    name: "ConnTrack",
+    ports: "1/-",
+    processing: "h/h",
+    flow: "x/x",
+    effect: Effect::PerFlow,
+    usage: "TABLE, CLASSES_1, ..., CLASSES_n",
+    summary: "tells packets by the state of their connection (new, established, related, invalid, untracked)",
+    new: || {
+        Box::new(ConnTrack {
+            table: StateId(u32::MAX),
+            outputs: [NOWHERE; NUMBERS],
+        })
+    },
+};
+
+/// No output names the class.
+const NOWHERE: u8 = u8::MAX;
+/// Of packets of a class that no output names.
+const UNNAMED: &str = "a connection state that no output is for";
+/// Of packets that would begin a connection.
+const FULL: &str = "connection table full";
+
+/// Finds the table that an element names.
+pub(super) fn table_of(text: &str, cx: &ConfigCx<'_>) -> Result<StateId, ConfigError> {
+    let class =
+        |e: onefold_element::ElemId| cx.classes.get(e.0 as usize).map_or("", String::as_str);
+    let found = cx.find_element(text).filter(|e| class(*e) == "ConnTable");
+    match found.and_then(|e| cx.store.published_by(e)) {
+        Some(id) => Ok(id),
+        None => {
+            let e = ConfigError::at(0, "TABLE", format!("'{text}' is no ConnTable"));
+            Err(e.hint("write 'connections :: ConnTable;' and name it here"))
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+struct ConnTrack {
+    table: StateId,
+    /// By number of the class.
+    outputs: [u8; NUMBERS],
+}
+
+impl ConnTrack {
+    fn output(&self, c: ConnClass) -> u8 {
+        self.outputs.get(c.number()).copied().unwrap_or(NOWHERE)
+    }
+
+    /// What becomes of a packet.
+    fn decide(&self, p: &Packet, cx: &mut Cx<'_>) -> Result<Port, &'static str> {
+        let now = millis(cx.now);
+        let Some(t) = cx.store.get_mut::<ConnTable>(self.table) else {
+            return Err(UNNAMED);
+        };
+        let seen = of_packet(p, t.settings.checksum);
+        let found = t.track(&seen, now);
+        let (class, i) = match found {
+            Found::Is(class, i) => (class, i),
+            Found::Full => {
+                cx.decide(None, || FULL.to_string());
+                return Err(FULL);
+            }
+        };
+        let output = self.output(class);
+        if cx.host.tracing() {
+            let known = i.and_then(|i| cx.store.get::<ConnTable>(self.table)?.describe(i));
+            let why = match seen {
+                Seen::Invalid(why) => format!(": {why}"),
+                _ => known.map_or(String::new(), |k| format!(": {k}")),
+            };
+            let argument = (output != NOWHERE).then(|| usize::from(output) + 1);
+            cx.decide(argument, || format!("{class}{why}"));
+        }
+        match output {
+            NOWHERE => Err(UNNAMED),
+            o => Ok(usize::from(o)),
+        }
+    }
+}
+
+impl Element for ConnTrack {
+    fn configure(
+        &mut self,
+        args: &mut Args<'_>,
+        cx: &mut ConfigCx<'_>,
+    ) -> Result<(), ConfigErrors> {
+        let name: Option<AnyArg> = args.mandatory("TABLE");
+        let rest = args.rest();
+        self.outputs = [NOWHERE; NUMBERS];
+        let mut errors = Vec::new();
+        if rest.is_empty() {
+            errors.push(ConfigError::new(
+                "expected the classes of each output, such as 'established, new, -'",
+            ));
+        }
+        for (output, (index, text)) in rest.into_iter().enumerate() {
+            let classes = match parse_classes(text) {
+                Ok(classes) => classes,
+                Err(why) => {
+                    errors.push(ConfigError::at(index, "CLASSES", why));
+                    continue;
+                }
+            };
+            let Ok(o) = u8::try_from(output) else {
+                errors.push(ConfigError::at(index, "CLASSES", "more than 255 outputs"));
+                break;
+            };
+            let mut any = false;
+            for c in classes {
+                if let Some(to) = self.outputs.get_mut(c.number())
+                    && *to == NOWHERE
+                {
+                    (*to, any) = (o, true);
+                }
+            }
+            if output >= cx.noutputs {
+                let text = format!("output {output} is not connected");
+                errors.push(ConfigError::at(index, "CLASSES", text));
+            } else if !any {
+                let text = "no packet comes here: outputs before it name all of these classes";
+                let mut e = ConfigError::at(index, "CLASSES", text);
+                e.warning = true;
+                errors.push(e);
+            }
+        }
+        if let Some(AnyArg(name)) = name {
+            match table_of(&name, cx) {
+                Ok(id) => self.table = id,
+                Err(e) => errors.push(e),
+            }
+        }
+        match args.finish() {
+            Err(more) => errors.extend(more),
+            Ok(()) if errors.is_empty() => return Ok(()),
+            Ok(()) => {}
+        }
+        Err(errors)
+    }
+
+    fn clock(&self, _: Clock) -> Clock {
+        Clock::MILLISECONDS
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::ask("connection tracking")
+    }
+
+    #[inline]
+    fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
+        match self.decide(&p, cx) {
+            Ok(port) => cx.emit_or_drop(port, p, "unconnected output"),
+            Err(why) => cx.drop(p, why),
+        }
+    }
+
+    fn inspects(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn inspect(&mut self, p: &Inspected<'_>, cx: &mut InspectCx<'_>) -> bool {
+        let Some(t) = cx.store.get_mut::<ConnTable>(self.table) else {
+            return false;
+        };
+        let net = p.net.get(..p.total).unwrap_or(&[]);
+        let Seen::Packet(seen) = read(net, t.settings.checksum) else {
+            return false;
+        };
+        let outputs = &self.outputs;
+        let first = |c: ConnClass| outputs.get(c.number()) == Some(&0);
+        let hint = cx.hint.unwrap_or(NO_HINT);
+        match t.refresh(&seen, hint, millis(cx.now), first) {
+            Some(found) => {
+                if let Some(h) = &mut cx.hint {
+                    *h = found;
+                }
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn hints(&self) -> bool {
+        true
+    }
+
+    fn prefetch_flows(&self, hints: &[u32], store: &StateStore) {
+        if let Some(t) = store.get::<ConnTable>(self.table) {
+            t.prefetch(hints);
+        }
+    }
+
+    fn states(&self) -> Vec<StateId> {
+        vec![self.table]
+    }
+
+    element_takes!();
+    element_any!();
+}

@@ -1,0 +1,131 @@
+//! What makes packets of both directions one connection.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Addresses, protocol, and what the protocol tells connections apart by, in an order of its own: packets of both
+/// directions have the same key. Which way a packet goes is told beside it (see [`ConnKey::of`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C, align(8))]
+pub(super) struct ConnKey {
+    /// An IPv4 address is the first four bytes, and the rest is zero.
+    a: [u8; 16],
+    b: [u8; 16],
+    /// Ports of TCP, UDP and SCTP; of ICMP the identifier at `a`, and type and code of the request at `b`; else zero.
+    at_a: [u8; 2],
+    at_b: [u8; 2],
+    /// The protocol.
+    pub protocol: u8,
+    v6: bool,
+}
+
+impl ConnKey {
+    /// The key of a packet with ports (or zeros), and whether the packet goes from the key's second end to its first.
+    /// `addresses`: source and destination as they stand in the header, four bytes each or sixteen.
+    #[inline]
+    pub fn of(src: &[u8], dst: &[u8], protocol: u8, ports: [u8; 4]) -> (ConnKey, bool) {
+        let [s0, s1, d0, d1] = ports;
+        let flipped = (src, [s0, s1]) > (dst, [d0, d1]);
+        let key = match flipped {
+            false => ConnKey::new(src, dst, protocol, [s0, s1], [d0, d1]),
+            true => ConnKey::new(dst, src, protocol, [d0, d1], [s0, s1]),
+        };
+        (key, flipped)
+    }
+
+    /// The key of an ICMP message that is asked or answered, by who asks; `request`: type and code of the question.
+    pub fn of_question(
+        asks: &[u8],
+        answers: &[u8],
+        protocol: u8,
+        id: [u8; 2],
+        request: [u8; 2],
+    ) -> ConnKey {
+        ConnKey::new(asks, answers, protocol, id, request)
+    }
+
+    #[inline]
+    fn new(a: &[u8], b: &[u8], protocol: u8, at_a: [u8; 2], at_b: [u8; 2]) -> ConnKey {
+        let mut key = ConnKey {
+            a: [0; 16],
+            b: [0; 16],
+            at_a,
+            at_b,
+            protocol,
+            v6: false,
+        };
+        match (<&[u8; 4]>::try_from(a), <&[u8; 4]>::try_from(b)) {
+            (Ok(x), Ok(y)) => {
+                key.a[..4].copy_from_slice(x);
+                key.b[..4].copy_from_slice(y);
+            }
+            _ => {
+                key.v6 = true;
+                for (to, from) in key.a.iter_mut().zip(a) {
+                    *to = *from;
+                }
+                for (to, from) in key.b.iter_mut().zip(b) {
+                    *to = *from;
+                }
+            }
+        }
+        key
+    }
+
+    fn address(&self, b: &[u8; 16]) -> IpAddr {
+        match self.v6 {
+            true => Ipv6Addr::from(*b).into(),
+            false => Ipv4Addr::new(b[0], b[1], b[2], b[3]).into(),
+        }
+    }
+
+    /// The connection as its first packet had it: `PROTOCOL SRC SPORT DST DPORT`; of ICMP, `PROTOCOL SRC DST id N type
+    /// N code N`.
+    pub fn text(&self, flipped: bool) -> impl fmt::Display {
+        let (a, b) = (self.address(&self.a), self.address(&self.b));
+        let (x, y) = (u16::from_be_bytes(self.at_a), u16::from_be_bytes(self.at_b));
+        match (self.protocol, flipped) {
+            (1 | 58, _) => {
+                let [kind, code] = self.at_b;
+                format!("{} {a} {b} id {x} type {kind} code {code}", self.protocol)
+            }
+            (p, false) => format!("{p} {a} {x} {b} {y}"),
+            (p, true) => format!("{p} {b} {y} {a} {x}"),
+        }
+    }
+
+    fn rank(&self) -> impl Ord {
+        (self.v6, self.protocol, self.a, self.b, self.at_a, self.at_b)
+    }
+}
+
+impl Ord for ConnKey {
+    fn cmp(&self, other: &ConnKey) -> Ordering {
+        self.rank().cmp(&other.rank())
+    }
+}
+
+impl PartialOrd for ConnKey {
+    fn partial_cmp(&self, other: &ConnKey) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Hash for ConnKey {
+    /// In few words: a hasher takes longer for each one, not for how long it is.
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let four = |b: &[u8; 16]| u64::from(u32::from_ne_bytes([b[0], b[1], b[2], b[3]]));
+        if self.v6 {
+            state.write_u128(u128::from_ne_bytes(self.a));
+            state.write_u128(u128::from_ne_bytes(self.b));
+        } else {
+            state.write_u64(four(&self.a) << 32 | four(&self.b));
+        }
+        let ([a, b], [c, d]) = (self.at_a, self.at_b);
+        let ports = u64::from(u32::from_ne_bytes([a, b, c, d]));
+        state.write_u64(u64::from(self.protocol) << 33 | u64::from(self.v6) << 32 | ports);
+    }
+}

@@ -1,0 +1,32 @@
+//! Connection tracking: what netfilter's nf_conntrack tells rules of packets.
+//!
+//! A packet comes to a [ConnTrack](conn_track) where it enters a function, before any rule, and leaves at the output of
+//! its state (new, established, related, invalid, untracked). Its connection is entered in the table only when it has
+//! passed the rules: at a [ConnConfirm](conn_confirm) behind them; a packet that is dropped leaves no connection. The
+//! table itself is a [ConnTable](conn_table), which both name; [`table`] is what it holds, [`headers`] what is read of
+//! packets, [`tcp`] the state machine of TCP.
+//!
+//! Source: Linux, net/netfilter/nf_conntrack_core.c, nf_conntrack_proto_{tcp,udp,icmp,icmpv6,generic}.c. What is not
+//! the same is listed at [`conn_table`].
+
+pub mod class;
+mod conn_confirm;
+mod conn_table;
+mod conn_track;
+mod headers;
+mod key;
+mod settings;
+mod table;
+mod tcp;
+
+#[cfg(test)]
+mod tests;
+
+use onefold_element::ElementClass;
+
+/// Classes of this family.
+pub const CLASSES: &[ElementClass] = &[
+    conn_table::CONN_TABLE,
+    conn_track::CONN_TRACK,
+    conn_confirm::CONN_CONFIRM,
+];

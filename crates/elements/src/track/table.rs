@@ -1,0 +1,510 @@
+//! The table of connections.
+
+use super::class::{ConnClass, ConnState, STATES};
+use super::headers::{Seen, Tracked, Upper};
+use super::key::ConnKey;
+use super::settings::Settings;
+use super::tcp::{Machine, Step};
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+use onefold_element::{NO_HINT, Partition, Scope, State, state_any};
+use onefold_packet::Timestamp;
+use onefold_table::prefetch_near;
+use std::fmt::Write;
+use std::hash::BuildHasher;
+
+/// A connection.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+struct Record {
+    key: ConnKey,
+    /// When it ends, in milliseconds of the clock.
+    expires: u64,
+    more: More,
+    status: u8,
+}
+
+// what is found at random touches two lines at most
+const _: () = assert!(size_of::<Record>() <= 128);
+
+/// What its protocol remembers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum More {
+    Tcp(Machine),
+    /// When it is a stream, if it has been answered then.
+    Udp(u64),
+    Icmp,
+    Other,
+}
+
+/// A connection is in the record.
+const USED: u8 = 1;
+/// Its first packet went from the key's second end to its first.
+const FLIPPED: u8 = 2;
+const SEEN_REPLY: u8 = 4;
+const ASSURED: u8 = 8;
+
+/// UDP that goes on for longer than this is a stream, in milliseconds.
+const STREAM_AFTER: u64 = 2000;
+/// Records that are looked at when one has to give way.
+const LOOKED_AT: usize = 64;
+/// Records that are looked at with each new connection, whether they have ended.
+const SWEPT: usize = 4;
+
+/// What becomes of a packet at the tracker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    /// It is of this class.
+    Is(ConnClass, Option<u32>),
+    /// It would begin a connection, and the table is full of connections that do not give way.
+    Full,
+}
+
+/// What has happened so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    /// Packets by state: [`STATES`].
+    pub packets: [u64; 5],
+    /// Connections that were entered.
+    pub entered: u64,
+    /// That ended because nothing came.
+    pub expired: u64,
+    /// That gave way to new ones.
+    pub evicted: u64,
+    /// That were ended by a packet of theirs.
+    pub ended: u64,
+    /// Packets that found the table full.
+    pub full: u64,
+}
+
+/// See the module's text. Every operation takes constant time but for reports.
+#[derive(Debug, Clone)]
+pub(super) struct ConnTable {
+    index: HashTable<u32>,
+    hasher: RandomState,
+    records: Vec<Record>,
+    free: Vec<u32>,
+    /// Where the next look for a connection that has ended, or may give way, begins.
+    sweep: usize,
+    pub settings: Settings,
+    pub totals: Totals,
+}
+
+pub(super) fn millis(t: Timestamp) -> u64 {
+    u64::try_from(t.nanos() / 1_000_000).unwrap_or(0)
+}
+
+impl ConnTable {
+    /// An empty one.
+    pub fn new(settings: Settings) -> ConnTable {
+        ConnTable {
+            index: HashTable::new(),
+            hasher: RandomState::default(),
+            records: Vec::new(),
+            free: Vec::new(),
+            sweep: 0,
+            settings,
+            totals: Totals::default(),
+        }
+    }
+
+    /// A packet arrives: what its connection is to it, and what it does to its connection.
+    pub fn track(&mut self, seen: &Seen, now: u64) -> Found {
+        let found = match seen {
+            Seen::Untracked => Found::Is(ConnClass::without(ConnState::Untracked), None),
+            Seen::Invalid(_) => Found::Is(ConnClass::without(ConnState::Invalid), None),
+            Seen::Error { key, flipped } => self.error(key, *flipped, now),
+            Seen::Packet(p) => self.packet(p, now),
+        };
+        match found {
+            Found::Is(c, _) => self.count(c),
+            Found::Full => self.totals.full += 1,
+        }
+        found
+    }
+
+    #[inline]
+    fn count(&mut self, c: ConnClass) {
+        self.totals.packets[c.state as usize] += 1;
+    }
+
+    fn error(&mut self, key: &ConnKey, flipped: bool, now: u64) -> Found {
+        let Some(i) = self.find(key, now) else {
+            return Found::Is(ConnClass::without(ConnState::Invalid), None);
+        };
+        let reply = self.is_reply(i, flipped);
+        Found::Is(self.class(i, ConnState::Related, reply), Some(i))
+    }
+
+    fn packet(&mut self, p: &Tracked, now: u64) -> Found {
+        let invalid = Found::Is(ConnClass::without(ConnState::Invalid), None);
+        // Bound: a connection that is reopened is gone at the second turn
+        for _ in 0..2 {
+            let Some(i) = self.find(&p.key, now) else {
+                break;
+            };
+            // the answer stands for both: of a packet to itself, the later way round is found first
+            let reply = self.is_reply(i, p.flipped) || p.to_itself;
+            match self.known(i, p, reply, now) {
+                Some(c) => return c,
+                None => continue,
+            }
+        }
+        if self.first(p).is_none() {
+            return invalid;
+        }
+        if self.index.len() >= self.settings.capacity && !self.make_room(now) {
+            return Found::Full;
+        }
+        let new = ConnClass::without(ConnState::New);
+        Found::Is(new, None)
+    }
+
+    /// A packet of a connection in the table; `None`: that is gone, and the packet is to be looked at anew.
+    fn known(&mut self, i: u32, p: &Tracked, reply: bool, now: u64) -> Option<Found> {
+        let settings = self.settings;
+        let r = self.records.get_mut(i as usize)?;
+        let seen_reply = r.status & SEEN_REPLY != 0;
+        let state = match reply || seen_reply {
+            true => ConnState::Established,
+            false => ConnState::New,
+        };
+        let step = match (&mut r.more, &p.upper) {
+            (More::Tcp(m), Upper::Tcp(s)) => {
+                let mut assured = r.status & ASSURED != 0;
+                let step = m.step(s, reply, seen_reply, &mut assured, &settings);
+                r.status |= if assured { ASSURED } else { 0 };
+                step
+            }
+            (More::Udp(stream), Upper::Udp) => match seen_reply {
+                true if now > *stream => {
+                    r.status |= ASSURED;
+                    Step::Lives(settings.udp_stream)
+                }
+                _ => Step::Lives(settings.udp),
+            },
+            _ => Step::Lives(stays(&p.key, &settings)),
+        };
+        match step {
+            Step::Lives(ms) => r.expires = now.saturating_add(ms),
+            Step::Passes | Step::Ends => {}
+            Step::Invalid => {
+                return Some(Found::Is(ConnClass::without(ConnState::Invalid), Some(i)));
+            }
+            Step::Reopens => {
+                self.remove(i);
+                self.totals.ended += 1;
+                return None;
+            }
+        }
+        if reply {
+            r.status |= SEEN_REPLY;
+        }
+        let class = self.class(i, state, reply);
+        if step == Step::Ends {
+            self.remove(i);
+            self.totals.ended += 1;
+        }
+        Some(Found::Is(class, Some(i)))
+    }
+
+    /// What a connection that begins with this packet remembers, and how long it stays; `None` if none can begin.
+    fn first(&self, p: &Tracked) -> Option<(More, u64)> {
+        Some(match &p.upper {
+            Upper::Tcp(s) => {
+                let (m, stays) = Machine::begin(s, &self.settings)?;
+                (More::Tcp(m), stays)
+            }
+            Upper::Udp => (More::Udp(0), self.settings.udp),
+            Upper::Icmp { asks: false } => return None,
+            Upper::Icmp { asks: true } => (More::Icmp, stays(&p.key, &self.settings)),
+            Upper::Other => (More::Other, self.settings.generic),
+        })
+    }
+
+    /// A packet has passed the rules: if it is the first one of a connection, that is in the table from now on. False
+    /// if there is no room.
+    pub fn confirm(&mut self, seen: &Seen, now: u64) -> bool {
+        let Seen::Packet(p) = seen else { return true };
+        if self.find(&p.key, now).is_some() {
+            return true;
+        }
+        let Some((mut more, stays)) = self.first(p) else {
+            return true;
+        };
+        if let More::Udp(stream) = &mut more {
+            *stream = now.saturating_add(STREAM_AFTER);
+        }
+        self.sweep(now);
+        if self.index.len() >= self.settings.capacity && !self.make_room(now) {
+            self.totals.full += 1;
+            return false;
+        }
+        let record = Record {
+            key: p.key,
+            expires: now.saturating_add(stays),
+            more,
+            status: USED | if p.flipped { FLIPPED } else { 0 },
+        };
+        let i = match self.free.pop() {
+            Some(i) => {
+                self.records[i as usize] = record;
+                i
+            }
+            None => {
+                self.records.push(record);
+                (self.records.len() - 1) as u32
+            }
+        };
+        let (records, hasher) = (&self.records, &self.hasher);
+        let hash_of = |i: &u32| {
+            records
+                .get(*i as usize)
+                .map_or(0, |r| hasher.hash_one(r.key))
+        };
+        self.index
+            .insert_unique(self.hasher.hash_one(p.key), i, hash_of);
+        self.totals.entered += 1;
+        true
+    }
+
+    /// The way of nearly every packet: one that leaves its established connection as it is, but for how long it stays.
+    /// `None`: nothing has happened, and the packet is to be [tracked](ConnTable::track). `hint`: what was given for
+    /// the connection's last packet; `may`: asked about the packet's class before anything happens.
+    #[inline]
+    pub fn refresh(
+        &mut self,
+        p: &Tracked,
+        hint: u32,
+        now: u64,
+        may: impl Fn(ConnClass) -> bool,
+    ) -> Option<u32> {
+        let i = hint.wrapping_sub(1);
+        let i = match self.records.get(i as usize) {
+            Some(r) if r.status & USED != 0 && r.key == p.key => i,
+            _ => self.position(&p.key)?,
+        };
+        let settings = self.settings;
+        let r = self.records.get_mut(i as usize)?;
+        if now >= r.expires || r.status & SEEN_REPLY == 0 || p.to_itself {
+            return None;
+        }
+        let reply = (r.status & FLIPPED != 0) != p.flipped;
+        let class = ConnClass {
+            state: ConnState::Established,
+            reply,
+            seen_reply: true,
+            assured: r.status & ASSURED != 0,
+            confirmed: true,
+        };
+        let ms = match (&mut r.more, &p.upper) {
+            (More::Tcp(m), Upper::Tcp(s)) if m.is_plain(s) && class.assured => {
+                if !may(class) {
+                    return None;
+                }
+                let mut assured = true;
+                match m.step(s, reply, true, &mut assured, &settings) {
+                    Step::Lives(ms) => ms,
+                    _ => return None,
+                }
+            }
+            (More::Udp(stream), Upper::Udp) if (now > *stream) == class.assured => match may(class)
+            {
+                true if class.assured => settings.udp_stream,
+                true => settings.udp,
+                false => return None,
+            },
+            (More::Icmp, Upper::Icmp { .. }) | (More::Other, Upper::Other) if may(class) => {
+                stays(&p.key, &settings)
+            }
+            _ => return None,
+        };
+        r.expires = now.saturating_add(ms);
+        self.count(class);
+        Some(i.wrapping_add(1))
+    }
+
+    /// Connections with these hints will be refreshed soon: their memory is asked for.
+    pub fn prefetch(&self, hints: &[u32]) {
+        for hint in hints.iter().filter(|h| **h != NO_HINT) {
+            if let Some(r) = self.records.get(hint.wrapping_sub(1) as usize) {
+                prefetch_near(r);
+            }
+        }
+    }
+
+    #[inline]
+    fn position(&self, key: &ConnKey) -> Option<u32> {
+        let same = |i: &u32| self.records.get(*i as usize).is_some_and(|r| r.key == *key);
+        self.index.find(self.hasher.hash_one(key), same).copied()
+    }
+
+    /// The connection with this key. One that has ended is removed.
+    fn find(&mut self, key: &ConnKey, now: u64) -> Option<u32> {
+        let i = self.position(key)?;
+        if now < self.records.get(i as usize)?.expires {
+            return Some(i);
+        }
+        self.remove(i);
+        self.totals.expired += 1;
+        None
+    }
+
+    fn is_reply(&self, i: u32, flipped: bool) -> bool {
+        let r = self.records.get(i as usize);
+        r.is_some_and(|r| (r.status & FLIPPED != 0) != flipped)
+    }
+
+    fn class(&self, i: u32, state: ConnState, reply: bool) -> ConnClass {
+        let status = self.records.get(i as usize).map_or(0, |r| r.status);
+        ConnClass {
+            state,
+            reply,
+            seen_reply: status & SEEN_REPLY != 0,
+            assured: status & ASSURED != 0,
+            confirmed: true,
+        }
+    }
+
+    fn remove(&mut self, i: u32) {
+        let Some(r) = self.records.get_mut(i as usize) else {
+            return;
+        };
+        if r.status & USED == 0 {
+            return;
+        }
+        r.status = 0;
+        if let Ok(e) = self
+            .index
+            .find_entry(self.hasher.hash_one(r.key), |j| *j == i)
+        {
+            e.remove();
+        }
+        self.free.push(i);
+    }
+
+    /// The number of the next record that is looked at.
+    fn next_swept(&mut self) -> Option<u32> {
+        if self.records.is_empty() {
+            return None;
+        }
+        self.sweep = (self.sweep + 1) % self.records.len();
+        Some(self.sweep as u32)
+    }
+
+    /// Looks at some records whether their connections have ended.
+    fn sweep(&mut self, now: u64) {
+        for _ in 0..SWEPT {
+            let Some(i) = self.next_swept() else { return };
+            let r = self.records.get(i as usize);
+            if r.is_some_and(|r| r.status & USED != 0 && now >= r.expires) {
+                self.remove(i);
+                self.totals.expired += 1;
+            }
+        }
+    }
+
+    /// Makes room for one connection: one that has ended goes, or one that is not assured.
+    fn make_room(&mut self, now: u64) -> bool {
+        for _ in 0..LOOKED_AT {
+            let Some(i) = self.next_swept() else { break };
+            let Some(r) = self.records.get(i as usize) else {
+                break;
+            };
+            if r.status & USED == 0 {
+                continue;
+            }
+            let ended = now >= r.expires;
+            if ended || r.status & ASSURED == 0 {
+                self.remove(i);
+                match ended {
+                    true => self.totals.expired += 1,
+                    false => self.totals.evicted += 1,
+                }
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Forgets all connections.
+    pub fn flush(&mut self) {
+        (self.records, self.free) = (Vec::new(), Vec::new());
+        self.index.clear();
+        self.sweep = 0;
+    }
+
+    /// Connections that have not ended.
+    pub fn len(&self, now: u64) -> usize {
+        self.live(now).count()
+    }
+
+    fn live(&self, now: u64) -> impl Iterator<Item = &Record> {
+        let all = self.records.iter();
+        all.filter(move |r| r.status & USED != 0 && now < r.expires)
+    }
+
+    /// One line per connection that has not ended, sorted: what it is, its state, its status, seconds it has left.
+    pub fn text(&self, now: u64) -> String {
+        let mut all: Vec<&Record> = self.live(now).collect();
+        all.sort_by_key(|r| r.key);
+        let mut s = String::new();
+        for r in all {
+            let left = (r.expires - now).div_ceil(1000);
+            let _ = writeln!(s, "{} {left}", r.describe());
+        }
+        s
+    }
+
+    /// What is known of the connection with this number, for traces.
+    pub fn describe(&self, i: u32) -> Option<String> {
+        let r = self.records.get(i as usize)?;
+        (r.status & USED != 0).then(|| r.describe())
+    }
+}
+
+impl Record {
+    fn describe(&self) -> String {
+        let mut s = self.key.text(self.status & FLIPPED != 0).to_string();
+        if let More::Tcp(m) = &self.more {
+            let _ = write!(s, " {}", m.state.name());
+        }
+        for (bit, name) in [(SEEN_REPLY, "seen-reply"), (ASSURED, "assured")] {
+            if self.status & bit != 0 {
+                let _ = write!(s, " {name}");
+            }
+        }
+        s
+    }
+}
+
+/// How long connections of protocols without states stay.
+fn stays(key: &ConnKey, settings: &Settings) -> u64 {
+    match key.protocol {
+        1 => settings.icmp,
+        58 => settings.icmp6,
+        _ => settings.generic,
+    }
+}
+
+impl State for ConnTable {
+    fn summary(&self) -> String {
+        let t = &self.totals;
+        let mut s = format!(
+            "{} entered, {} expired, {} evicted, {} ended, {} full",
+            t.entered, t.expired, t.evicted, t.ended, t.full
+        );
+        for (state, n) in STATES.iter().zip(t.packets) {
+            let _ = write!(s, ", {n} {}", state.name());
+        }
+        // in the order of records: it decides who gives way next
+        let _ = writeln!(s, "\nnext {}", self.sweep);
+        for (i, r) in self.records.iter().enumerate() {
+            if r.status & USED != 0 {
+                let _ = writeln!(s, "{i} {} until {} {:?}", r.describe(), r.expires, r.more);
+            }
+        }
+        s
+    }
+    state_any!(Scope::Partitioned(Partition::Flow));
+}
