@@ -368,9 +368,9 @@ fn levers_are_pulled_changed_while_it_runs_and_put_back() {
     );
 }
 
-/// The two functions' shares are as their loads of the last second: packets that came for each, those included that were
-/// shed in front of the first, by what one costs. How much of a core the second one gets, and so how many packets reach
-/// it, is up to the machine.
+/// The two functions' shares are as their loads of the last second: packets that came for each, those included that
+/// were shed in front of the first, by what one costs. How much of a core the second one gets, and so how many packets
+/// reach it, is up to the machine.
 fn shares_follow_load(dir: &Path) {
     let number = |v: &serde_json::Value| v.as_f64().unwrap_or(0.0);
     let counted = |v: &serde_json::Value| {
