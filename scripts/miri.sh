@@ -24,4 +24,4 @@ run packet refill pool packet::
 run classify simd::
 MIRIFLAGS="$MIRIFLAGS -Zmiri-ignore-leaks" cargo +nightly miri test -p onefold-nf --lib --test rings
 run engine simd:: flow::batch_drain flow::windows
-echo "soak: table, packet, classify and engine: no undefined behaviour"
+echo "soak: table, packet, classify, nf and engine: no undefined behaviour"
