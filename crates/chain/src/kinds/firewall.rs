@@ -10,7 +10,7 @@ use crate::import::{
 };
 use crate::rules::{self, ListedRule, RulePlace};
 use onefold_click::source::Span;
-use onefold_elements::connection::classes_text;
+use onefold_elements::connection::{ConnClass, classes_text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -365,7 +365,7 @@ impl Lists {
             return;
         }
         let outputs: Vec<String> = (self.groups.iter())
-            .map(|g| classes_text(&g.classes))
+            .map(|g| classes_text(&g.classes, &ConnClass::all()))
             .collect();
         t.line(format!(
             "{name}[{input}] -> Strip(14) -> {check} -> {name}_state{six} :: ConnTrack(connections, {});",
