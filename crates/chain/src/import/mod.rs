@@ -7,6 +7,7 @@ mod chains;
 pub mod classbench;
 pub mod click_list;
 pub mod iptables;
+pub mod nat;
 pub mod nftables;
 mod ports;
 pub mod precedence;

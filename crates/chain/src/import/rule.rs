@@ -59,6 +59,8 @@ pub struct RuleSet {
     pub policy: Option<(Arc<RulePlace>, Option<u32>)>,
     /// Rules for packets from port 1 to port 0, if they are not the same.
     pub down: Option<Vec<Rule>>,
+    /// What becomes of addresses, where the file says it.
+    pub nat: Option<super::nat::NatRules>,
     /// What is not quite as it was, said once for all rules.
     pub warnings: Vec<String>,
 }

@@ -1,7 +1,9 @@
 //! `firewall`: lets packets pass between port 0 (inside) and port 1 (outside) by an ordered rule set; the first match
 //! decides.
 
-use super::connections::{Answered, Asking, Connections, Group, asks, groups};
+mod nat;
+
+use super::connections::{Answered, Asking, Connections, Group, asks, groups, universe};
 use super::{ClickText, KindCx, NOT_IP, VLAN_TAGGED, discard};
 use crate::edit::{self, ListEdit};
 use crate::file::Loc;
@@ -10,7 +12,8 @@ use crate::import::{
 };
 use crate::rules::{self, ListedRule, RulePlace};
 use onefold_click::source::Span;
-use onefold_elements::connection::{ConnClass, classes_text};
+use nat::Translation;
+use onefold_elements::connection::classes_text;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -41,6 +44,11 @@ pub struct Firewall {
     pub interfaces: Interfaces,
     /// What happens to IP packets that no rule matches; `deny` unless the rule file says otherwise.
     pub default: Option<Verdict>,
+    /// The router's own addresses at port 0 and port 1, with the lengths of their networks' prefixes: for rules that ask
+    /// for them (MASQUERADE, `addrtype LOCAL`). Where addresses are translated, packets for the router itself, and those
+    /// that would turn back to where they came from, are dropped.
+    #[serde(default)]
+    pub addresses: Addresses,
     /// What the rules say of traffic from port 1 to port 0: the same rules, or everything passes, or nothing.
     #[serde(default)]
     pub back: Back,
@@ -64,6 +72,18 @@ pub struct Interfaces {
     pub inside: Option<String>,
     /// At port 1.
     pub outside: Option<String>,
+}
+
+/// Addresses of ports: lists, the first one of each version of IP is the port's main one.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Addresses {
+    /// At port 0: `[192.168.1.1/24]`.
+    #[serde(default)]
+    pub inside: Vec<Loc<String>>,
+    /// At port 1.
+    #[serde(default)]
+    pub outside: Vec<Loc<String>>,
 }
 
 /// Rules for the way back.
@@ -95,6 +115,8 @@ struct Lines {
     up: Vec<Line>,
     /// The same if `None`.
     down: Option<Vec<Line>>,
+    /// What becomes of addresses.
+    nat: Option<Translation>,
 }
 
 impl Firewall {
@@ -180,6 +202,7 @@ impl Firewall {
             return Some(Lines {
                 up: self.inline(cx, rules.unwrap_or(&[])),
                 down: None,
+                nat: None,
             });
         };
         let span = cx.at(f);
@@ -187,6 +210,7 @@ impl Firewall {
         let interfaces = crate::import::Interfaces {
             inside: self.interfaces.inside.clone(),
             outside: self.interfaces.outside.clone(),
+            own: self.own(cx).all(),
         };
         let options = ReadOptions {
             format: self.format,
@@ -215,9 +239,11 @@ impl Firewall {
             };
             rules.iter().map(one).chain([last.clone()]).collect()
         };
+        let nat = (set.nat.as_ref()).and_then(|n| Translation::of(self, cx, n, (&name, &written, span)));
         Some(Lines {
             up: lines(&set.rules),
             down: set.down.as_deref().map(lines),
+            nat,
         })
     }
 
@@ -238,6 +264,7 @@ impl Firewall {
         Lines {
             up: change(lines.up),
             down: lines.down.map(change),
+            nat: lines.nat,
         }
     }
 
@@ -338,10 +365,11 @@ impl Lists {
         let all = lines.up.iter().chain(lines.down.iter().flatten());
         let asking: Vec<Asking> = all.filter(|l| asks(&l.text)).map(Line::asking).collect();
         let of: Vec<&Asking> = asking.iter().collect();
+        let translated = lines.nat.is_some();
         Lists {
-            groups: match of.is_empty() {
+            groups: match of.is_empty() && !translated {
                 true => Vec::new(),
-                false => groups(&of),
+                false => groups(&of, translated),
             },
             lines,
             six,
@@ -364,8 +392,12 @@ impl Lists {
             t.line(format!(") -> Unstrip(14) -> {name}_out;"));
             return;
         }
+        if let Some(nat) = &self.lines.nat {
+            self.write_translated(t, cx, way, nat);
+            return;
+        }
         let outputs: Vec<String> = (self.groups.iter())
-            .map(|g| classes_text(&g.classes, &ConnClass::all()))
+            .map(|g| classes_text(&g.classes, &universe(false)))
             .collect();
         t.line(format!(
             "{name}[{input}] -> Strip(14) -> {check} -> {name}_state{six} :: ConnTrack(connections, {});",

@@ -1,10 +1,12 @@
 //! `iptables-save` and `ip6tables-save`.
 //!
-//! One chain of one table is taken, with all that it jumps to: FORWARD of the table filter unless told otherwise.
+//! What forwarded packets pass is taken: FORWARD of the table filter, PREROUTING and POSTROUTING of the table nat, with
+//! all that they jump to; or one chain of one table, where one is named.
 //! Packets from port 0 to port 1 come in by the inside interface and go out by the outside one, the others the other
-//! way round. Chains that these packets do not pass are not looked at; rules in another table are refused, because they
-//! would be passed.
+//! way round. Chains that these packets do not pass are not looked at; rules in another table that would be passed are
+//! refused.
 
+mod nat;
 mod options;
 
 use super::chains::{ChainRule, Interfaces, Target, flatten};
@@ -37,7 +39,14 @@ struct Table<'a> {
     chains: HashMap<&'a str, Vec<Raw<'a>>>,
     /// Of built-in chains.
     policies: HashMap<&'a str, (&'a str, u32)>,
-    first_rule: Option<u32>,
+}
+
+impl Table<'_> {
+    /// The first rule of a built-in chain that forwarded packets pass: the chain, the rule's line.
+    fn passed(&self) -> Option<(&str, u32)> {
+        let first = |c| Some((c, self.chains.get(c)?.first()?.line));
+        ["PREROUTING", "FORWARD", "POSTROUTING"].into_iter().find_map(first)
+    }
 }
 
 type Errors = Vec<(u32, String)>;
@@ -50,12 +59,18 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
         c.split_once('/').unwrap_or(("filter", c))
     });
     for (name, t) in &tables {
-        if let Some(line) = t.first_rule.filter(|_| *name != table) {
-            errors.push((
-                line,
-                format!("table '{name}' has rules; only those of '{table}' can be taken: remove the table from the file (address translation is the work of a nat function)"),
-            ));
-        }
+        // what translates is read below, with its table
+        let read = *name == table || *name == "nat" && request.chain.is_none();
+        let Some((chain, line)) = t.passed().filter(|_| !read) else {
+            continue;
+        };
+        errors.push((
+            line,
+            format!(
+                "chain '{chain}' of table '{name}' has rules, which forwarded packets pass; those of tables filter and \
+                 nat can be taken: remove them from the file"
+            ),
+        ));
     }
     let Some(t) = tables.get(table) else {
         errors.push((1, format!("the file has no table '{table}'")));
@@ -84,6 +99,7 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
         interfaces: request.interfaces,
         rejects: 0,
         logs: 0,
+        nat: table == "nat",
         errors,
     };
     let chains = read_chains(&mut reader, t, table, chain);
@@ -104,6 +120,10 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
         }
     };
     let (up, down) = (one(Way::Up), one(Way::Down));
+    let nat = match tables.get("nat").filter(|_| request.chain.is_none()) {
+        Some(t) => nat::read(t, request, &mut errors),
+        None => None,
+    };
     if !errors.is_empty() {
         errors.dedup();
         return Err(errors);
@@ -121,6 +141,7 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
         rules: up,
         default,
         policy: Some((place(request.family, table, chain, 0), line)),
+        nat,
         warnings,
     })
 }
@@ -223,7 +244,6 @@ fn read_tables<'a>(text: &'a str, errors: &mut Errors) -> BTreeMap<&'a str, Tabl
         };
         let rest = rest.trim_start();
         let (chain, text) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-        t.first_rule.get_or_insert(line);
         t.chains.entry(chain).or_default().push(Raw { text, line });
     }
     tables
@@ -237,6 +257,7 @@ mod tests {
         let interfaces = Interfaces {
             inside: Some("lan0".into()),
             outside: Some("wan0".into()),
+            own: vec!["203.0.113.1".parse().unwrap()],
         };
         let request = Request {
             family: Family::V4,
@@ -370,14 +391,95 @@ mod tests {
         assert_eq!(set.default, Some(Verdict::Allow));
         let e = read(text, None).unwrap_err();
         assert_eq!(e[0].0, 3);
-        assert!(e[0].1.starts_with("table 'mangle' has rules"));
+        assert!(e[0].1.starts_with("chain 'PREROUTING' of table 'mangle' has rules"));
+    }
+
+    const ROUTER: &str = "*raw
+:PREROUTING ACCEPT [0:0]
+:OUTPUT ACCEPT [0:0]
+-A OUTPUT -p udp -j MARK --set-mark 1
+COMMIT
+*nat
+:PREROUTING ACCEPT [0:0]
+:POSTROUTING ACCEPT [0:0]
+:DOCKER - [0:0]
+-A PREROUTING -m addrtype --dst-type LOCAL -j DOCKER
+-A PREROUTING -i wan0 -p tcp --dport 1000:1010 -j DNAT --to-destination 10.0.0.9:2000-2010/1000
+-A POSTROUTING -s 10.9.0.0/16 -j ACCEPT
+-A POSTROUTING -s 10.0.0.0/8 -o wan0 -j MASQUERADE --random
+-A POSTROUTING -o lan0 -j NETMAP --to 192.168.0.0/255.255.0.0
+-A DOCKER -i lan0 -j RETURN
+-A DOCKER ! -i lan0 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.0.0.2:8080
+COMMIT
+*filter
+:FORWARD DROP [0:0]
+-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j ACCEPT
+COMMIT
+";
+
+    #[test]
+    fn table_nat_is_read_beside_table_filter() {
+        let set = read(ROUTER, None).unwrap();
+        assert_eq!(
+            lines(&set.rules),
+            ["19: allow (ct state related,established or ct status dnat)"]
+        );
+        let nat = set.nat.unwrap();
+        let texts = |rules: &[crate::import::nat::NatRule]| -> Vec<String> {
+            let own = Some("203.0.113.1".parse().unwrap());
+            let one = |r: &crate::import::nat::NatRule| {
+                let range = r.target.range(own).unwrap().unwrap_or("stays".into());
+                let chain = r.place.as_ref().map_or("", |p| &p.chain);
+                format!("{} {chain}: {} -> {range}", r.line, r.filter)
+            };
+            rules.iter().map(one).collect()
+        };
+        let frag = "ip[6:2] & 8191 == 0";
+        let masquerades = "14 POSTROUTING: src net 10.0.0.0/8 -> 203.0.113.1 random";
+        let stays = "13 POSTROUTING: src net 10.9.0.0/16 -> stays";
+        let (dst, src) = nat.of(Way::Up);
+        assert_eq!(texts(dst), [""; 0]);
+        assert_eq!(texts(src), [stays, masquerades]);
+        let (dst, src) = nat.of(Way::Down);
+        let docker = format!(
+            "17 DOCKER: (dst host 203.0.113.1) && tcp && dst port 80 && {frag} -> 10.0.0.2 8080"
+        );
+        let forward = format!(
+            "12 PREROUTING: tcp && (dst port >= 1000 && dst port <= 1010) && {frag} \
+             -> 10.0.0.9 2000-2010 offset 1000"
+        );
+        assert_eq!(texts(dst), [docker, forward]);
+        assert_eq!(texts(src), [stays, "15 POSTROUTING: all -> 192.168.0.0/16"]);
+        let masquerade = &nat.of(Way::Up).1[1].target;
+        assert!(masquerade.range(None).unwrap_err().contains("addresses"));
+        // one chain, and nothing else
+        let e = read(ROUTER, Some("nat/POSTROUTING")).unwrap_err();
+        assert_eq!(e[0], (14, "the rule translates addresses: without 'chain', table nat is read beside table filter".into()));
+    }
+
+    #[test]
+    fn what_table_nat_cannot_do() {
+        let nat = |rule: &str| {
+            let text = format!(
+                "*nat\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING {rule}\nCOMMIT\n*filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n"
+            );
+            read(&text, None).unwrap_err().remove(0)
+        };
+        assert!(nat("-p tcp -j REDIRECT --to-ports 80").1.starts_with("target 'REDIRECT' sends packets to programs"));
+        assert_eq!(nat("-j DNAT"), (3, "target 'DNAT' without an address".into()));
+        assert_eq!(nat("-j SNAT --to-source 1.2.3.4 --foo").1, "option '--foo' of target 'SNAT' is not supported");
+        assert_eq!(nat("-j DROP"), (3, "table nat translates; it drops nothing".into()));
+        assert_eq!(nat("-j NETMAP --to 10.0.0.0/255.0.255.0").1, "'10.0.0.0/255.0.255.0': the mask is no prefix");
+        assert_eq!(nat("-m addrtype --dst-type BROADCAST -j ACCEPT").1, "address type 'BROADCAST' is not supported; there is LOCAL");
+        let e = read("*raw\n-A PREROUTING -j ACCEPT\nCOMMIT\n*filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n", None);
+        assert!(e.unwrap_err()[0].1.starts_with("chain 'PREROUTING' of table 'raw' has rules"));
     }
 
     #[test]
     fn what_cannot_be_expressed_is_refused_by_name() {
         assert_eq!(
-            wrong("-m conntrack --ctstate DNAT -j ACCEPT"),
-            "connection state 'DNAT': a firewall function translates no addresses"
+            wrong("-j DNAT --to-destination 10.0.0.1"),
+            "target 'DNAT' is for table nat"
         );
         assert_eq!(
             wrong("-m conntrack --ctproto tcp -j ACCEPT"),

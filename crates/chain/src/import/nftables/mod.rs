@@ -125,6 +125,7 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
         rules: up,
         default: Some(default),
         policy: Some((Arc::new(of_chain), None)),
+        nat: None,
         warnings,
     })
 }

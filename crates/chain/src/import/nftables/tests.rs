@@ -12,6 +12,7 @@ fn request(family: Family, chain: Option<&'static str>) -> Request<'static> {
         interfaces: NAMES.get_or_init(|| Interfaces {
             inside: Some("lan0".into()),
             outside: Some("wan0".into()),
+            own: Vec::new(),
         }),
     }
 }
@@ -187,8 +188,8 @@ fn what_cannot_be_expressed_is_refused_by_name() {
         "'ct zone' is not supported; rules can ask for 'ct state', 'ct direction' and 'ct status'"
     );
     assert_eq!(
-        why(&ct("status", "\"dnat\"")),
-        "expected seen-reply, assured or confirmed behind 'ct status', found 'dnat'"
+        why(&ct("status", "\"dying\"")),
+        "expected seen-reply, assured, confirmed, snat or dnat behind 'ct status', found 'dying'"
     );
     assert_eq!(
         why(&format!(
