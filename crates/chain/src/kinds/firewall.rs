@@ -11,8 +11,8 @@ use crate::import::{
     Family, ReadOptions, Rule, RuleFormat, RuleSet, Verdict, click_list, read_rules,
 };
 use crate::rules::{self, ListedRule, RulePlace};
-use onefold_click::source::Span;
 use nat::Translation;
+use onefold_click::source::Span;
 use onefold_elements::connection::classes_text;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -239,7 +239,8 @@ impl Firewall {
             };
             rules.iter().map(one).chain([last.clone()]).collect()
         };
-        let nat = (set.nat.as_ref()).and_then(|n| Translation::of(self, cx, n, (&name, &written, span)));
+        let nat =
+            (set.nat.as_ref()).and_then(|n| Translation::of(self, cx, n, (&name, &written, span)));
         Some(Lines {
             up: lines(&set.rules),
             down: set.down.as_deref().map(lines),

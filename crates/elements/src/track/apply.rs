@@ -113,13 +113,7 @@ fn write_address(net: &mut [u8], (six, side): (bool, Side), to: &Place) -> [u8; 
 }
 
 /// Writes address and port of one side.
-fn write_place(
-    net: &mut [u8],
-    (six, side): (bool, Side),
-    upper: usize,
-    protocol: u8,
-    to: &Place,
-) {
+fn write_place(net: &mut [u8], (six, side): (bool, Side), upper: usize, protocol: u8, to: &Place) {
     let old = write_address(net, (six, side), to);
     let n = if six { 16 } else { 4 };
     let mut was = [0; 18];
@@ -173,7 +167,10 @@ fn update_at(net: &mut [u8], at: usize, old: &[u8], new: &[u8]) {
     };
     let mut check = u16::from_be_bytes([field[0], field[1]]);
     for (o, n) in old.chunks_exact(2).zip(new.chunks_exact(2)) {
-        let (o, n) = (u16::from_be_bytes([o[0], o[1]]), u16::from_be_bytes([n[0], n[1]]));
+        let (o, n) = (
+            u16::from_be_bytes([o[0], o[1]]),
+            u16::from_be_bytes([n[0], n[1]]),
+        );
         check = checksum::update(check, o, n);
     }
     field.copy_from_slice(&check.to_be_bytes());

@@ -273,9 +273,8 @@ pub fn parse_classes(text: &str) -> Result<Vec<ConnClass>, String> {
         let fits = |c: &ConnClass| {
             c.state == state
                 && reply.is_none_or(|r| c.has_connection() && c.reply == r)
-                && status.is_none_or(|s| {
-                    s == [c.seen_reply, c.assured, c.confirmed, c.snat, c.dnat]
-                })
+                && status
+                    .is_none_or(|s| s == [c.seen_reply, c.assured, c.confirmed, c.snat, c.dnat])
         };
         let all = ConnClass::all_translated().into_iter();
         let found: Vec<ConnClass> = all.filter(fits).collect();

@@ -153,9 +153,9 @@ impl Element for ConnNat {
         let range = port.checked_sub(1).and_then(|k| self.ranges.get(k));
         let elem = cx.elem;
         let Cx { store, host, .. } = cx;
-        let rewrite = store.get_mut::<ConnTable>(self.table).and_then(|t| {
-            t.translate_in_hand(self.side, range, now, &mut || host.random(elem))
-        });
+        let rewrite = store
+            .get_mut::<ConnTable>(self.table)
+            .and_then(|t| t.translate_in_hand(self.side, range, now, &mut || host.random(elem)));
         let written = match (&rewrite, p.network_mut()) {
             (Some(r), Some(net)) => write(net, self.side, r),
             _ => false,

@@ -105,7 +105,11 @@ impl ClassOutputs {
                 }
             };
             let Ok(o) = u16::try_from(output) else {
-                errors.push(ConfigError::at(index, "CLASSES", "more than 65,535 outputs"));
+                errors.push(ConfigError::at(
+                    index,
+                    "CLASSES",
+                    "more than 65,535 outputs",
+                ));
                 break;
             };
             let mut any = false;

@@ -111,7 +111,12 @@ fn ip(src: u32, dst: u32, protocol: u8, upper: &[u8]) -> Vec<u8> {
 
 /// An ICMP error about a packet.
 fn about(src: u32, dst: u32, quoted: &[u8]) -> Vec<u8> {
-    ip(src, dst, 1, &[&[3, 1, 0, 0, 0, 0, 0, 0][..], quoted].concat())
+    ip(
+        src,
+        dst,
+        1,
+        &[&[3, 1, 0, 0, 0, 0, 0, 0][..], quoted].concat(),
+    )
 }
 
 /// Numbers that look random, the same for table and model.
@@ -151,8 +156,7 @@ impl Rig {
     fn hook(&mut self, b: &mut [u8], side: Side, range: Option<&Range>) {
         let range = range.filter(|_| self.begins());
         let draws = &mut self.draws;
-        let rewrite =
-            (self.table).translate_in_hand(side, range, self.now, &mut || draws.next());
+        let rewrite = (self.table).translate_in_hand(side, range, self.now, &mut || draws.next());
         if let Some(r) = rewrite {
             assert!(write(b, side, &r), "{side:?} {r:?} {b:?}");
         }
@@ -260,7 +264,11 @@ impl Model {
                 };
                 let found = self.all.iter().rev().filter(same).find_map(|c| {
                     let to = c.reply.inverse();
-                    let t = Tuple { src: to.src, sport: to.sport, ..curr };
+                    let t = Tuple {
+                        src: to.src,
+                        sport: to.sport,
+                        ..curr
+                    };
                     Model::in_range(r, t).then_some(t)
                 });
                 if let Some(t) = found
@@ -274,7 +282,11 @@ impl Model {
         r.choose_address(&mut e, side);
         let mut t = Tuple::of_ends(&e);
         let id = t.protocol == 1;
-        let port = if id || side == Side::Src { t.sport } else { t.dport };
+        let port = if id || side == Side::Src {
+            t.sport
+        } else {
+            t.dport
+        };
         if !r.random {
             match r.ports {
                 Some((lo, hi)) => {
@@ -324,8 +336,11 @@ impl Model {
     fn begin(&mut self, t: Tuple, dnat: Option<&Range>, snat: Option<&Range>) -> [Tuple; 2] {
         let null = |t: Tuple, side: Side| Range::null(side.of(&t.ends()));
         let between = self.unique(t, dnat.unwrap_or(&null(t, Side::Dst)), Side::Dst);
-        let leaves =
-            self.unique(between, snat.unwrap_or(&null(between, Side::Src)), Side::Src);
+        let leaves = self.unique(
+            between,
+            snat.unwrap_or(&null(between, Side::Src)),
+            Side::Src,
+        );
         [between, leaves]
     }
 }
@@ -471,7 +486,8 @@ fn ports_stay_where_they_can() {
     let mut r = Rig::new();
     let to = |t: Tuple| (t.src.to_be_bytes(), t.sport);
     let out = |r: &mut Rig, src, port, dst| {
-        to(r.leaves(udp(src, port, dst, 53), "", "203.0.113.1").unwrap())
+        to(r.leaves(udp(src, port, dst, 53), "", "203.0.113.1")
+            .unwrap())
     };
     assert_eq!(out(&mut r, INSIDE, 4000, SERVER), (OUTSIDE, 4000));
     // another host, the same port: to another destination it stays, too
@@ -493,7 +509,12 @@ fn ports_stay_where_they_can() {
     let stray = udp(SERVER, 53, OUTSIDE, 9);
     assert_eq!(r.leaves(stray, "", ""), Some(stray));
     let text = r.table.text(r.now);
-    assert!(text.contains("17 10.0.0.1 4000 198.51.100.7 53 snat as 17 203.0.113.1 4000 198.51.100.7 53 30\n"), "{text}");
+    assert!(
+        text.contains(
+            "17 10.0.0.1 4000 198.51.100.7 53 snat as 17 203.0.113.1 4000 198.51.100.7 53 30\n"
+        ),
+        "{text}"
+    );
 }
 
 #[test]
@@ -530,7 +551,10 @@ fn forwards_and_turning_back() {
     // ports that move together
     let t = udp(SERVER, 7, OUTSIDE, 1005);
     let moved = udp(SERVER, 7, INSIDE, 2005);
-    assert_eq!(r.leaves(t, "10.0.0.1 2000-2010 offset 1000", ""), Some(moved));
+    assert_eq!(
+        r.leaves(t, "10.0.0.1 2000-2010 offset 1000", ""),
+        Some(moved)
+    );
     assert_eq!(r.table.len(r.now), 4);
 }
 
@@ -547,11 +571,22 @@ fn ranges_are_read_and_written() {
     ] {
         assert_eq!(Range::parse(text).unwrap().to_string(), text);
     }
-    for bad in ["", "x", "10.0.0.2-10.0.0.1", "10.0.0.0/33", "1.2.3.4-::1", "- 5-4", "- offset 3", "- 1 2"] {
+    for bad in [
+        "",
+        "x",
+        "10.0.0.2-10.0.0.1",
+        "10.0.0.0/33",
+        "1.2.3.4-::1",
+        "- 5-4",
+        "- offset 3",
+        "- 1 2",
+    ] {
         assert!(Range::parse(bad).is_err(), "{bad}");
     }
     let mut e = udp(INSIDE, 1, SERVER, 2).ends();
-    Range::parse("192.168.128.0/17").unwrap().choose_address(&mut e, Side::Src);
+    Range::parse("192.168.128.0/17")
+        .unwrap()
+        .choose_address(&mut e, Side::Src);
     assert_eq!(e.src.address[..4], [192, 168, 128, 1]);
     // an address of the range, the same one each time
     let range = Range::parse("192.0.2.1-192.0.2.100").unwrap();

@@ -137,7 +137,9 @@ impl Range {
                 p.address == with_prefix(&p.address, &prefix, len, ends.v6)
             }
         };
-        fits && self.ports.is_none_or(|(lo, hi)| port_in(ends, side, lo, hi))
+        fits && self
+            .ports
+            .is_none_or(|(lo, hi)| port_in(ends, side, lo, hi))
     }
 
     /// The address that this end gets. Of several, the source and, unless it is to be persistent, the destination
@@ -249,9 +251,11 @@ fn addresses(word: &str) -> Result<(Addresses, Option<bool>), String> {
     if let Some((a, len)) = word.split_once('/') {
         let a = parse(a)?;
         let most = if a.is_ipv6() { 128 } else { 32 };
-        let len: u8 = len.parse().ok().filter(|n| *n <= most).ok_or_else(|| {
-            format!("'{word}': a prefix is at most {most} bits long")
-        })?;
+        let len: u8 = len
+            .parse()
+            .ok()
+            .filter(|n| *n <= most)
+            .ok_or_else(|| format!("'{word}': a prefix is at most {most} bits long"))?;
         return Ok((Addresses::Prefix(bytes(a), len), Some(a.is_ipv6())));
     }
     let (lo, hi) = word.split_once('-').unwrap_or((word, word));
@@ -266,7 +270,9 @@ fn ports(word: &str) -> Result<(u16, u16), String> {
     let (lo, hi) = word.split_once('-').unwrap_or((word, word));
     match (lo.parse::<u16>(), hi.parse::<u16>()) {
         (Ok(lo), Ok(hi)) if lo <= hi => Ok((lo, hi)),
-        _ => Err(format!("expected a port or a range of ports, found '{word}'")),
+        _ => Err(format!(
+            "expected a port or a range of ports, found '{word}'"
+        )),
     }
 }
 

@@ -330,7 +330,9 @@ impl ConnTable {
             let r = records.get((e & !BY_REPLY) as usize);
             let key = match e & BY_REPLY {
                 0 => r.map(|r| r.key),
-                _ => r.and_then(|r| translations.get(r.translation)).map(|t| t.back.0),
+                _ => r
+                    .and_then(|r| translations.get(r.translation))
+                    .map(|t| t.back.0),
             };
             key.map_or(0, |k| hasher.hash_one(k))
         };

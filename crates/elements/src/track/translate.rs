@@ -176,9 +176,18 @@ impl ConnTable {
                 self.in_hand.about = About::Nothing;
                 Leaves::First(orig, new)
             }
-            About::Known { new, reply: false, error: false, .. } if is(&new) => Leaves::Known,
+            About::Known {
+                new,
+                reply: false,
+                error: false,
+                ..
+            } if is(&new) => Leaves::Known,
             // a connection's reply begins nothing
-            About::Known { reply: true, error: false, .. } => Leaves::Known,
+            About::Known {
+                reply: true,
+                error: false,
+                ..
+            } => Leaves::Known,
             _ => Leaves::Unknown,
         }
     }
@@ -308,7 +317,10 @@ impl ConnTable {
         };
         let hash = source_hash(&self.hasher, &orig);
         let Translations { all, sources, .. } = &mut self.translations;
-        let same = |j: &u32| all.get(*j as usize).is_some_and(|x| is_source(&x.orig, &orig));
+        let same = |j: &u32| {
+            all.get(*j as usize)
+                .is_some_and(|x| is_source(&x.orig, &orig))
+        };
         let older = match sources.find_mut(hash, same) {
             Some(newest) => std::mem::replace(newest, i),
             None => {

@@ -45,7 +45,9 @@ impl Table<'_> {
     /// The first rule of a built-in chain that forwarded packets pass: the chain, the rule's line.
     fn passed(&self) -> Option<(&str, u32)> {
         let first = |c| Some((c, self.chains.get(c)?.first()?.line));
-        ["PREROUTING", "FORWARD", "POSTROUTING"].into_iter().find_map(first)
+        ["PREROUTING", "FORWARD", "POSTROUTING"]
+            .into_iter()
+            .find_map(first)
     }
 }
 
@@ -391,7 +393,10 @@ mod tests {
         assert_eq!(set.default, Some(Verdict::Allow));
         let e = read(text, None).unwrap_err();
         assert_eq!(e[0].0, 3);
-        assert!(e[0].1.starts_with("chain 'PREROUTING' of table 'mangle' has rules"));
+        assert!(
+            e[0].1
+                .starts_with("chain 'PREROUTING' of table 'mangle' has rules")
+        );
     }
 
     const ROUTER: &str = "*raw
@@ -465,14 +470,40 @@ COMMIT
             );
             read(&text, None).unwrap_err().remove(0)
         };
-        assert!(nat("-p tcp -j REDIRECT --to-ports 80").1.starts_with("target 'REDIRECT' sends packets to programs"));
-        assert_eq!(nat("-j DNAT"), (3, "target 'DNAT' without an address".into()));
-        assert_eq!(nat("-j SNAT --to-source 1.2.3.4 --foo").1, "option '--foo' of target 'SNAT' is not supported");
-        assert_eq!(nat("-j DROP"), (3, "table nat translates; it drops nothing".into()));
-        assert_eq!(nat("-j NETMAP --to 10.0.0.0/255.0.255.0").1, "'10.0.0.0/255.0.255.0': the mask is no prefix");
-        assert_eq!(nat("-m addrtype --dst-type BROADCAST -j ACCEPT").1, "address type 'BROADCAST' is not supported; there is LOCAL");
-        let e = read("*raw\n-A PREROUTING -j ACCEPT\nCOMMIT\n*filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n", None);
-        assert!(e.unwrap_err()[0].1.starts_with("chain 'PREROUTING' of table 'raw' has rules"));
+        assert!(
+            nat("-p tcp -j REDIRECT --to-ports 80")
+                .1
+                .starts_with("target 'REDIRECT' sends packets to programs")
+        );
+        assert_eq!(
+            nat("-j DNAT"),
+            (3, "target 'DNAT' without an address".into())
+        );
+        assert_eq!(
+            nat("-j SNAT --to-source 1.2.3.4 --foo").1,
+            "option '--foo' of target 'SNAT' is not supported"
+        );
+        assert_eq!(
+            nat("-j DROP"),
+            (3, "table nat translates; it drops nothing".into())
+        );
+        assert_eq!(
+            nat("-j NETMAP --to 10.0.0.0/255.0.255.0").1,
+            "'10.0.0.0/255.0.255.0': the mask is no prefix"
+        );
+        assert_eq!(
+            nat("-m addrtype --dst-type BROADCAST -j ACCEPT").1,
+            "address type 'BROADCAST' is not supported; there is LOCAL"
+        );
+        let e = read(
+            "*raw\n-A PREROUTING -j ACCEPT\nCOMMIT\n*filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n",
+            None,
+        );
+        assert!(
+            e.unwrap_err()[0]
+                .1
+                .starts_with("chain 'PREROUTING' of table 'raw' has rules")
+        );
     }
 
     #[test]

@@ -31,7 +31,10 @@ pub(super) fn read(t: &Table<'_>, request: &Request<'_>, errors: &mut Errors) ->
         }
     }
     if let Some((policy, line)) = (t.policies.values()).find(|(p, _)| *p == "DROP") {
-        errors.push((*line, format!("a chain of table nat with policy {policy}: nothing can be dropped there")));
+        errors.push((
+            *line,
+            format!("a chain of table nat with policy {policy}: nothing can be dropped there"),
+        ));
     }
     errors.append(&mut reader.errors);
     Some(out)
@@ -58,12 +61,16 @@ pub(super) fn target<'b>(
 fn options<'b>(name: &str, it: &mut impl Iterator<Item = &'b str>) -> Result<NatTarget, String> {
     let (mut to, mut ports, mut words) = (None, None, String::new());
     while let Some(w) = it.next() {
-        let mut value = || it.next().ok_or_else(|| format!("expected a value behind '{w}'"));
+        let mut value = || {
+            it.next()
+                .ok_or_else(|| format!("expected a value behind '{w}'"))
+        };
         match (name, w) {
             ("SNAT", "--to-source") | ("DNAT", "--to-destination") => to = Some(place(value()?)?),
             ("NETMAP", "--to") => to = Some((prefix(value()?)?, None)),
             ("MASQUERADE", "--to-ports") => ports = Some(value()?.to_string()),
-            ("SNAT" | "DNAT" | "MASQUERADE", "--random") | ("SNAT" | "MASQUERADE", "--random-fully") => {
+            ("SNAT" | "DNAT" | "MASQUERADE", "--random")
+            | ("SNAT" | "MASQUERADE", "--random-fully") => {
                 words.push_str(" random");
             }
             ("SNAT" | "DNAT", "--persistent") => words.push_str(" persistent"),

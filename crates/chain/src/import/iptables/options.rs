@@ -166,9 +166,7 @@ impl Rules<'_> {
             "--ttl-eq" | "--ttl-lt" | "--ttl-gt" | "--hl-eq" | "--hl-lt" | "--hl-gt" => {
                 self.hop_limit(w, value(it, &mut not)?)?
             }
-            "--src-type" | "--dst-type" => {
-                self.address_type(&w[2..5], value(it, &mut not)?)?
-            }
+            "--src-type" | "--dst-type" => self.address_type(&w[2..5], value(it, &mut not)?)?,
             "--icmp-type" | "--icmpv6-type" => {
                 let v = value(it, &mut not)?;
                 needs(d, self.family.icmp(), w)?;
@@ -277,16 +275,20 @@ impl Rules<'_> {
     /// An address of the host itself, as its routes say.
     fn address_type(&self, way: &str, v: &str) -> Result<String, String> {
         if v != "LOCAL" {
-            return Err(format!("address type '{v}' is not supported; there is LOCAL"));
+            return Err(format!(
+                "address type '{v}' is not supported; there is LOCAL"
+            ));
         }
         let own: Vec<_> = (self.interfaces.own.iter())
             .filter(|a| a.is_ipv6() == (self.family == Family::V6))
             .map(|a| format!("{way} host {a}"))
             .collect();
         match own.is_empty() {
-            true => Err("the rule asks for the router's own addresses: say them with \
+            true => Err(
+                "the rule asks for the router's own addresses: say them with \
                          'addresses: { inside: 192.168.1.1/24, outside: 203.0.113.1/24 }'"
-                .into()),
+                    .into(),
+            ),
             false => Ok(format!("({})", own.join(" or "))),
         }
     }
@@ -361,8 +363,10 @@ impl Rules<'_> {
                 Target::Nothing
             }
             // the targets of extensions are written in capitals; chains may be, too, but then they are in the file
-            "MARK" | "CONNMARK" | "NFQUEUE" | "QUEUE" | "TCPMSS" | "TOS" | "DSCP" | "TTL" | "HL" | "CT" | "NOTRACK" | "TEE"
-            | "TPROXY" | "SET" | "ULOG" | "CLASSIFY" | "SECMARK" | "CONNSECMARK" | "CHECKSUM" | "AUDIT" | "TRACE" | "IDLETIMER" | "SYNPROXY" => {
+            "MARK" | "CONNMARK" | "NFQUEUE" | "QUEUE" | "TCPMSS" | "TOS" | "DSCP" | "TTL"
+            | "HL" | "CT" | "NOTRACK" | "TEE" | "TPROXY" | "SET" | "ULOG" | "CLASSIFY"
+            | "SECMARK" | "CONNSECMARK" | "CHECKSUM" | "AUDIT" | "TRACE" | "IDLETIMER"
+            | "SYNPROXY" => {
                 return Err(format!("target '{v}' is not supported"));
             }
             _ => Target::Jump(v.to_string()),

@@ -58,14 +58,24 @@ impl Firewall {
             for l in list {
                 let (a, n) = l.value.split_once('/').unwrap_or((&l.value, ""));
                 let address = a.trim().parse::<IpAddr>().ok();
-                let most = if address.is_some_and(|a| a.is_ipv6()) { 128 } else { 32 };
+                let most = if address.is_some_and(|a| a.is_ipv6()) {
+                    128
+                } else {
+                    32
+                };
                 let len = match n.is_empty() {
                     true => Some(most),
                     false => n.trim().parse::<u8>().ok().filter(|n| *n <= most),
                 };
                 match address.zip(len) {
                     Some(found) => out.push(found),
-                    None => cx.error(l, format!("expected an address such as 192.168.1.1/24, found '{}'", l.value)),
+                    None => cx.error(
+                        l,
+                        format!(
+                            "expected an address such as 192.168.1.1/24, found '{}'",
+                            l.value
+                        ),
+                    ),
                 }
             }
             out
@@ -83,7 +93,10 @@ impl Translation {
         (file, written, span): (&str, &rules::Lines<'_>, Span),
     ) -> Option<Translation> {
         if cx.reader.share.workers > 1 {
-            let text = format!("{}: rules that translate addresses run on one worker", cx.name);
+            let text = format!(
+                "{}: rules that translate addresses run on one worker",
+                cx.name
+            );
             cx.reader.error_hint(span, text, "give one worker");
             return None;
         }
@@ -96,10 +109,11 @@ impl Translation {
             let mut hook = |rules: &[NatRule]| hook(cx, rules, address, (file, written, span));
             [hook(dst), hook(src)]
         });
-        let of_family = |list: &[(IpAddr, u8)], text: &dyn Fn(&(IpAddr, u8)) -> String| -> Vec<String> {
-            let same = list.iter().filter(|(a, _)| a.is_ipv6() == six);
-            same.map(text).collect()
-        };
+        let of_family =
+            |list: &[(IpAddr, u8)], text: &dyn Fn(&(IpAddr, u8)) -> String| -> Vec<String> {
+                let same = list.iter().filter(|(a, _)| a.is_ipv6() == six);
+                same.map(text).collect()
+            };
         let both = own.0.concat();
         Some(Translation {
             hooks,
@@ -144,7 +158,9 @@ fn hook(
             text: format!("{output} {}", r.filter),
             file: file.to_string(),
             line: r.line,
-            written: written.text(r.line).unwrap_or_else(|| rules::shown(&r.filter)),
+            written: written
+                .text(r.line)
+                .unwrap_or_else(|| rules::shown(&r.filter)),
             policy: false,
             place: r.place.clone(),
         });
@@ -225,7 +241,13 @@ impl Lists {
         ));
         let dnat = format!("{name}_dnat{six}");
         let from = ([format!("{state}[1]")], [format!("{state}[0]")]);
-        dst.write(t, cx, ("ConnDstNat", self.six), (&dnat, way), (&from.0, &from.1));
+        dst.write(
+            t,
+            cx,
+            ("ConnDstNat", self.six),
+            (&dnat, way),
+            (&from.0, &from.1),
+        );
         let status = format!("{name}_status{six}");
         let routed = self.write_route(t, &dnat, way, nat);
         let outputs: Vec<String> = (self.groups.iter())
@@ -248,7 +270,13 @@ impl Lists {
             }
         }
         let snat = format!("{name}_snat{six}");
-        src.write(t, cx, ("ConnSrcNat", self.six), (&snat, way), (&begin, &others));
+        src.write(
+            t,
+            cx,
+            ("ConnSrcNat", self.six),
+            (&snat, way),
+            (&begin, &others),
+        );
         t.line(format!(
             "{snat} -> ConnConfirm(connections) -> Unstrip(14) -> {name}_out;"
         ));
@@ -281,7 +309,11 @@ impl Lists {
             "{from} -> {route} :: {class}({}, {turns}, -);",
             nat.local.join(" or ")
         ));
-        t.line(format!("{route}[0] -> {}; {route}[1] -> {};", discard(LOCAL), discard(TURNS)));
+        t.line(format!(
+            "{route}[0] -> {}; {route}[1] -> {};",
+            discard(LOCAL),
+            discard(TURNS)
+        ));
         format!("{route}[2]")
     }
 }
