@@ -22,6 +22,7 @@ mod conn_track;
 mod headers;
 mod key;
 mod range;
+mod report;
 mod settings;
 mod table;
 mod tcp;

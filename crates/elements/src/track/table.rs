@@ -1,6 +1,6 @@
 //! The table of connections.
 
-use super::class::{ConnClass, ConnState, STATES};
+use super::class::{ConnClass, ConnState};
 use super::headers::{Seen, Tracked, Upper};
 use super::key::ConnKey;
 use super::settings::Settings;
@@ -8,10 +8,9 @@ use super::tcp::{Machine, Step};
 use super::translate::{InHand, Leaves, NOT_TRANSLATED, Translations};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
-use onefold_element::{NO_HINT, Partition, Scope, State, state_any};
+use onefold_element::NO_HINT;
 use onefold_packet::Timestamp;
 use onefold_table::prefetch_near;
-use std::fmt::Write;
 use std::hash::BuildHasher;
 
 /// A connection.
@@ -22,7 +21,7 @@ pub(super) struct Record {
     pub key: ConnKey,
     /// When it ends, in milliseconds of the clock.
     pub expires: u64,
-    more: More,
+    pub more: More,
     /// What is translated; see [`Translations`].
     pub translation: u32,
     pub status: u8,
@@ -33,7 +32,7 @@ const _: () = assert!(size_of::<Record>() <= 128);
 
 /// What its protocol remembers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum More {
+pub(super) enum More {
     Tcp(Machine),
     /// When it is a stream, if it has been answered then.
     Udp(u64),
@@ -42,11 +41,11 @@ enum More {
 }
 
 /// A connection is in the record.
-const USED: u8 = 1;
+pub(super) const USED: u8 = 1;
 /// Its first packet went from the key's second end to its first.
 pub(super) const FLIPPED: u8 = 2;
-const SEEN_REPLY: u8 = 4;
-const ASSURED: u8 = 8;
+pub(super) const SEEN_REPLY: u8 = 4;
+pub(super) const ASSURED: u8 = 8;
 /// The source of its packets is translated.
 pub(super) const SNAT: u8 = 16;
 /// The destination of its packets is translated.
@@ -87,7 +86,7 @@ pub(super) enum Confirmed {
 /// What has happened so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Totals {
-    /// Packets by state: [`STATES`].
+    /// Packets by state: [`super::class::STATES`].
     pub packets: [u64; 5],
     /// Connections that were entered.
     pub entered: u64,
@@ -113,7 +112,7 @@ pub(super) struct ConnTable {
     pub(super) translations: Translations,
     pub(super) in_hand: InHand,
     /// Where the next look for a connection that has ended, or may give way, begins.
-    sweep: usize,
+    pub(super) sweep: usize,
     pub settings: Settings,
     pub totals: Totals,
 }
@@ -538,48 +537,10 @@ impl ConnTable {
         self.live(now).count()
     }
 
-    fn live(&self, now: u64) -> impl Iterator<Item = &Record> {
+    /// Those of them.
+    pub(super) fn live(&self, now: u64) -> impl Iterator<Item = &Record> {
         let all = self.records.iter();
         all.filter(move |r| r.status & USED != 0 && now < r.expires)
-    }
-
-    /// One line per connection that has not ended, sorted: what it is, its state, its status, seconds it has left.
-    pub fn text(&self, now: u64) -> String {
-        let mut all: Vec<&Record> = self.live(now).collect();
-        all.sort_by_key(|r| r.key);
-        let mut s = String::new();
-        for r in all {
-            let left = (r.expires - now).div_ceil(1000);
-            let _ = writeln!(s, "{} {left}", self.describe_record(r));
-        }
-        s
-    }
-
-    /// What is known of the connection with this number, for traces.
-    pub fn describe(&self, i: u32) -> Option<String> {
-        let r = self.records.get(i as usize)?;
-        (r.status & USED != 0).then(|| self.describe_record(r))
-    }
-
-    fn describe_record(&self, r: &Record) -> String {
-        let mut s = r.key.text(r.status & FLIPPED != 0).to_string();
-        if let More::Tcp(m) = &r.more {
-            let _ = write!(s, " {}", m.state.name());
-        }
-        let words = [
-            (SEEN_REPLY, "seen-reply"),
-            (ASSURED, "assured"),
-            (SNAT, "snat"),
-            (DNAT, "dnat"),
-        ];
-        for (_, name) in words.iter().filter(|(bit, _)| r.status & bit != 0) {
-            let _ = write!(s, " {name}");
-        }
-        if let Some(t) = self.translations.get(r.translation) {
-            let (key, flipped) = t.new.key();
-            let _ = write!(s, " as {}", key.text(flipped));
-        }
-        s
     }
 }
 
@@ -590,27 +551,4 @@ fn stays(key: &ConnKey, settings: &Settings) -> u64 {
         58 => settings.icmp6,
         _ => settings.generic,
     }
-}
-
-impl State for ConnTable {
-    fn summary(&self) -> String {
-        let t = &self.totals;
-        let mut s = format!(
-            "{} entered, {} expired, {} evicted, {} ended, {} full, {} clashed",
-            t.entered, t.expired, t.evicted, t.ended, t.full, t.clashed
-        );
-        for (state, n) in STATES.iter().zip(t.packets) {
-            let _ = write!(s, ", {n} {}", state.name());
-        }
-        // in the order of records: it decides who gives way next
-        let _ = writeln!(s, "\nnext {}", self.sweep);
-        for (i, r) in self.records.iter().enumerate() {
-            if r.status & USED != 0 {
-                let what = self.describe_record(r);
-                let _ = writeln!(s, "{i} {what} until {} {:?}", r.expires, r.more);
-            }
-        }
-        s
-    }
-    state_any!(Scope::Partitioned(Partition::Flow));
 }
