@@ -196,7 +196,8 @@ fn what_cannot_be_expressed_is_refused_by_name() {
             "{}, {{\"limit\": {{}}}}, {{\"vmap\": {{}}}}",
             m("==", "ether saddr", "\"x\"")
         )),
-        "match on 'ether saddr' is not supported; statement 'limit' is not supported; statement 'vmap' is supported on 'ct state' alone"
+        "match on 'ether saddr' is not supported; statement 'limit' is not supported; \
+         statement 'vmap' is supported on 'ct state' alone"
     );
     assert_eq!(
         why(&m("==", "meta mark", "1")),
