@@ -289,6 +289,12 @@ fn firewall(k: &Firewall, cx: &mut KindCx<'_>) -> Option<KernelFirewall> {
     ok.then_some(out)
 }
 
+/// Does a line of `iptables-save` translate addresses?
+fn translates(line: &str) -> bool {
+    let targets = ["-j SNAT", "-j DNAT", "-j MASQUERADE", "-j NETMAP"];
+    targets.iter().any(|t| line.contains(t))
+}
+
 /// Adds a file's ruleset, unless the same one is there.
 fn ruleset(
     k: &Firewall,
@@ -309,6 +315,15 @@ fn ruleset(
             cx.name
         );
         let hint = "compared are the formats iptables and nftables";
+        cx.reader.error_hint(span, text, hint);
+        return false;
+    }
+    if format == RuleFormat::Iptables && text.lines().any(translates) {
+        let text = format!(
+            "{}: '{file}' translates addresses, which is not compared with the kernel",
+            cx.name
+        );
+        let hint = "leave table nat out of the file for this comparison";
         cx.reader.error_hint(span, text, hint);
         return false;
     }
