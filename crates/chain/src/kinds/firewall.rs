@@ -239,8 +239,9 @@ impl Firewall {
             };
             rules.iter().map(one).chain([last.clone()]).collect()
         };
-        let nat =
-            (set.nat.as_ref()).and_then(|n| Translation::of(self, cx, n, (&name, &written, span)));
+        let six = family == Family::V6;
+        let place = (name.as_str(), &written, span);
+        let nat = (set.nat.as_ref()).and_then(|n| Translation::of(self, cx, (n, six), place));
         Some(Lines {
             up: lines(&set.rules),
             down: set.down.as_deref().map(lines),

@@ -204,6 +204,8 @@ impl ConnTable {
         match self.in_hand.about {
             About::Nothing => None,
             About::First { orig, new } => {
+                // addresses of the other version of IP are no ends for it
+                let range = range.filter(|r| r.v6.is_none_or(|six| six == new.v6));
                 let null = Range::null(side.of(&new));
                 let to = self.choose(&new, range.unwrap_or(&null), side, now, random);
                 self.in_hand.about = About::First { orig, new: to };

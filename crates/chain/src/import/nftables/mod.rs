@@ -1,10 +1,12 @@
 //! `nft -j list ruleset`: nftables as JSON.
 //!
-//! The base chain at hook forward is taken (or the chain that was asked for), with all that it jumps to. Families `ip`
+//! The base chain at hook forward is taken (or the chain that was asked for), and those of type nat at hooks prerouting
+//! and postrouting, with all that they jump to. Families `ip`
 //! and `inet` are read for IPv4 rules, `ip6` and `inet` for IPv6 rules. JSON has no lines: places are those of each
 //! rule's text in the file.
 
 mod expr;
+mod nat;
 mod set;
 #[cfg(test)]
 mod tests;
@@ -63,12 +65,15 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
     let found = Objects::sort(objects, &places, request.family, &mut errors);
     let rules = &found.rules;
     let start = choose(request, &found.bases, rules, &mut errors);
-    for (k, kind) in &found.others {
+    let nat_chains = found.nat.iter().map(|(k, _)| (k, "nat"));
+    let others = found.others.iter().map(|(k, kind)| (k, kind.as_str()));
+    let named = nat_chains.filter(|_| request.chain.is_some());
+    for (k, kind) in others.chain(named) {
         if rules.get(k).is_some_and(|r| !r.is_empty()) {
             let line = rules.get(k).and_then(|r| r.first()).map_or(1, |r| r.1);
             errors.push((
                 line,
-                format!("chain '{k}' of type '{kind}' has rules; only filter chains can be taken"),
+                format!("chain '{k}' of type '{kind}' has rules; only those of type filter and nat can be taken"),
             ));
         }
     }
@@ -81,11 +86,16 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
         sets: &found.sets,
         rejects: 0,
         logs: 0,
+        nat: false,
     };
     let chains = read_chains(&mut reader, &start, rules, &mut errors);
     let (rejects, logs) = (reader.rejects, reader.logs);
+    let nat = match request.chain {
+        None => nat::read(&mut reader, &found, request, &mut errors),
+        Some(_) => None,
+    };
     let mut tests = chains.values().flatten().flat_map(|r| &r.tests);
-    if tests.any(|t| asks(t)) {
+    if nat.is_some() || tests.any(|t| asks(t)) {
         errors.extend(found.untracked.iter().map(|(line, what)| {
             let text = format!("{what} is not supported where rules ask about connections");
             (*line, text)
@@ -125,7 +135,7 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
         rules: up,
         default: Some(default),
         policy: Some((Arc::new(of_chain), None)),
-        nat: None,
+        nat,
         warnings,
     })
 }
@@ -138,6 +148,8 @@ struct Objects<'a> {
     bases: Vec<(String, Verdict, bool)>,
     /// By chain, with their lines.
     rules: HashMap<String, Vec<(&'a Value, u32)>>,
+    /// Base chains of type nat, with their hooks.
+    nat: Vec<(String, String)>,
     /// Base chains of other types, with their type.
     others: Vec<(String, String)>,
     /// Statements that change how connections are tracked, and their lines.
@@ -178,6 +190,8 @@ impl<'a> Objects<'a> {
                         };
                         if s("type") == "filter" {
                             found.bases.push((k, policy, s("hook") == "forward"));
+                        } else if s("type") == "nat" {
+                            found.nat.push((k, s("hook").to_string()));
                         } else {
                             found.others.push((k, s("type").to_string()));
                         }

@@ -85,11 +85,11 @@ impl Firewall {
 }
 
 impl Translation {
-    /// Of the rules of a file; what is wrong with them is said.
+    /// Of the rules of a file, which are about IPv6 if `six`; what is wrong with them is said.
     pub fn of(
         firewall: &Firewall,
         cx: &mut KindCx<'_>,
-        rules: &NatRules,
+        (rules, six): (&NatRules, bool),
         (file, written, span): (&str, &rules::Lines<'_>, Span),
     ) -> Option<Translation> {
         if cx.reader.share.workers > 1 {
@@ -101,7 +101,6 @@ impl Translation {
             return None;
         }
         let own = firewall.own(cx);
-        let six = own_family(rules);
         let hooks = [Way::Up, Way::Down].map(|way| {
             let (dst, src) = rules.of(way);
             let out = usize::from(way == Way::Up);
@@ -121,17 +120,6 @@ impl Translation {
             networks: [0, 1].map(|p| of_family(&own.0[p], &|(a, n)| format!("dst net {a}/{n}"))),
         })
     }
-}
-
-/// Are the rules about IPv6? Their ranges tell.
-fn own_family(rules: &NatRules) -> bool {
-    use crate::import::nat::NatTarget;
-    let all = rules.dst.iter().chain(&rules.src).flatten();
-    let mut ranges = all.filter_map(|r| match &r.target {
-        NatTarget::Range(text) => Some(text.split(' ').next().unwrap_or_default()),
-        _ => None,
-    });
-    ranges.any(|first| first.contains(':'))
 }
 
 fn hook(
