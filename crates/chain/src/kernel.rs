@@ -289,9 +289,17 @@ fn firewall(k: &Firewall, cx: &mut KindCx<'_>) -> Option<KernelFirewall> {
     ok.then_some(out)
 }
 
-/// Does a line of `iptables-save` translate addresses?
+/// Does a line of `iptables-save`, or of `nft -j list ruleset`, translate addresses?
 fn translates(line: &str) -> bool {
-    let targets = ["-j SNAT", "-j DNAT", "-j MASQUERADE", "-j NETMAP"];
+    let targets = [
+        "-j SNAT",
+        "-j DNAT",
+        "-j MASQUERADE",
+        "-j NETMAP",
+        "{\"snat\"",
+        "{\"dnat\"",
+        "{\"masquerade\"",
+    ];
     targets.iter().any(|t| line.contains(t))
 }
 
@@ -318,12 +326,12 @@ fn ruleset(
         cx.reader.error_hint(span, text, hint);
         return false;
     }
-    if format == RuleFormat::Iptables && text.lines().any(translates) {
+    if text.lines().any(translates) {
         let text = format!(
             "{}: '{file}' translates addresses, which is not compared with the kernel",
             cx.name
         );
-        let hint = "leave table nat out of the file for this comparison";
+        let hint = "leave table nat, or chains of type nat, out of the file for this comparison";
         cx.reader.error_hint(span, text, hint);
         return false;
     }
