@@ -44,9 +44,9 @@ pub struct Firewall {
     pub interfaces: Interfaces,
     /// What happens to IP packets that no rule matches; `deny` unless the rule file says otherwise.
     pub default: Option<Verdict>,
-    /// The router's own addresses at port 0 and port 1, with the lengths of their networks' prefixes: for rules that ask
-    /// for them (MASQUERADE, `addrtype LOCAL`). Where addresses are translated, packets for the router itself, and those
-    /// that would turn back to where they came from, are dropped.
+    /// The router's own addresses at port 0 and port 1, with the lengths of their networks' prefixes: for rules that
+    /// ask for them (MASQUERADE, `addrtype LOCAL`). Where addresses are translated, packets for the router itself, and
+    /// those that would turn back to where they came from, are dropped.
     #[serde(default)]
     pub addresses: Addresses,
     /// What the rules say of traffic from port 1 to port 0: the same rules, or everything passes, or nothing.

@@ -459,7 +459,11 @@ COMMIT
         assert!(masquerade.range(None).unwrap_err().contains("addresses"));
         // one chain, and nothing else
         let e = read(ROUTER, Some("nat/POSTROUTING")).unwrap_err();
-        assert_eq!(e[0], (14, "the rule translates addresses: without 'chain', table nat is read beside table filter".into()));
+        assert_eq!(e[0].0, 14);
+        assert!(
+            e[0].1
+                .starts_with("the rule translates addresses: without 'chain'")
+        );
     }
 
     #[test]

@@ -40,6 +40,9 @@ pub(super) fn read(t: &Table<'_>, request: &Request<'_>, errors: &mut Errors) ->
     Some(out)
 }
 
+const REDIRECTS: &str = "target 'REDIRECT' sends packets to programs of the router itself, of which a chain has none; \
+                         translate to the address of a server with DNAT";
+
 /// Reads a target that translates, with its options; `None` if it is none. `nat`: the rule is in table nat.
 pub(super) fn target<'b>(
     name: &str,
@@ -51,9 +54,7 @@ pub(super) fn target<'b>(
     }
     Some(match name {
         _ if !nat => Err(format!("target '{name}' is for table nat")),
-        "REDIRECT" => Err("target 'REDIRECT' sends packets to programs of the router itself, of which a chain has none; \
-                           translate to the address of a server with DNAT"
-            .into()),
+        "REDIRECT" => Err(REDIRECTS.into()),
         _ => options(name, it).map(Target::Nat),
     })
 }

@@ -19,9 +19,9 @@ const LOCAL: &str = "for the router itself: chain INPUT is not run";
 const TURNS: &str = "its new destination is where it came from";
 
 /// The router's own addresses at both ports, with the lengths of their prefixes.
-pub(super) struct Own([Vec<(IpAddr, u8)>; 2]);
+pub(super) struct OwnAddresses([Vec<(IpAddr, u8)>; 2]);
 
-impl Own {
+impl OwnAddresses {
     /// All addresses.
     pub fn all(&self) -> Vec<IpAddr> {
         self.0.iter().flatten().map(|(a, _)| *a).collect()
@@ -52,7 +52,7 @@ pub(super) struct Translation {
 
 impl Firewall {
     /// The addresses of both ports; what is wrong with them is said.
-    pub(super) fn own(&self, cx: &mut KindCx<'_>) -> Own {
+    pub(super) fn own(&self, cx: &mut KindCx<'_>) -> OwnAddresses {
         let mut read = |list: &[crate::file::Loc<String>]| {
             let mut out = Vec::new();
             for l in list {
@@ -80,7 +80,7 @@ impl Firewall {
             }
             out
         };
-        Own([read(&self.addresses.inside), read(&self.addresses.outside)])
+        OwnAddresses([read(&self.addresses.inside), read(&self.addresses.outside)])
     }
 }
 
