@@ -157,7 +157,8 @@ mod tests {
         assert_eq!(
             range(
                 "snat",
-                r#"{"addr": {"range": ["192.0.2.1", "192.0.2.9"]}, "port": {"range": [1, 9]}, "flags": ["random", "persistent"]}"#
+                r#"{"addr": {"range": ["192.0.2.1", "192.0.2.9"]}, "port": {"range": [1, 9]},
+                    "flags": ["random", "persistent"]}"#
             ),
             "192.0.2.1-192.0.2.9 1-9 random persistent"
         );
