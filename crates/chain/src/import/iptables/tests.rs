@@ -207,11 +207,17 @@ fn table_nat_is_read_beside_table_filter() {
     // one chain, and nothing else
     let e = read(ROUTER, Some("nat/POSTROUTING")).unwrap_err();
     assert_eq!(e[0].0, 20);
-    assert!(e[0].1.starts_with("chain 'FORWARD' of table 'filter' has rules"));
+    assert!(
+        e[0].1
+            .starts_with("chain 'FORWARD' of table 'filter' has rules")
+    );
     let alone = ROUTER.split("*filter").next().unwrap();
     let e = read(alone, Some("nat/POSTROUTING")).unwrap_err();
     assert_eq!(e[0].0, 13);
-    assert!(e[0].1.starts_with("the rule translates addresses: without 'chain'"));
+    assert!(
+        e[0].1
+            .starts_with("the rule translates addresses: without 'chain'")
+    );
 }
 
 #[test]
