@@ -174,7 +174,7 @@ fn table_nat_is_read_beside_table_filter() {
     let set = read(ROUTER, None).unwrap();
     assert_eq!(
         lines(&set.rules),
-        ["19: allow (ct state related,established or ct status dnat)"]
+        ["20: allow (ct state related,established or ct status dnat)"]
     );
     let nat = set.nat.unwrap();
     let texts = |rules: &[crate::import::nat::NatRule]| -> Vec<String> {
@@ -187,26 +187,33 @@ fn table_nat_is_read_beside_table_filter() {
         rules.iter().map(one).collect()
     };
     let frag = "ip[6:2] & 8191 == 0";
-    let masquerades = "14 POSTROUTING: src net 10.0.0.0/8 -> 203.0.113.1 random";
-    let stays = "13 POSTROUTING: src net 10.9.0.0/16 -> stays";
+    let masquerades = "13 POSTROUTING: src net 10.0.0.0/8 -> 203.0.113.1 random";
+    let stays = "12 POSTROUTING: src net 10.9.0.0/16 -> stays";
     let (dst, src) = nat.of(Way::Up);
     assert_eq!(texts(dst), [""; 0]);
     assert_eq!(texts(src), [stays, masquerades]);
     let (dst, src) = nat.of(Way::Down);
     let docker = format!(
-        "17 DOCKER: (dst host 203.0.113.1) && tcp && dst port 80 && {frag} -> 10.0.0.2 8080"
+        "16 DOCKER: (dst host 203.0.113.1) && tcp && dst port 80 && {frag} -> 10.0.0.2 8080"
     );
     let forward = format!(
-        "12 PREROUTING: tcp && (dst port >= 1000 && dst port <= 1010) && {frag} \
+        "11 PREROUTING: tcp && (dst port >= 1000 && dst port <= 1010) && {frag} \
          -> 10.0.0.9 2000-2010 offset 1000"
     );
     assert_eq!(texts(dst), [docker, forward]);
-    assert_eq!(texts(src), [stays, "15 POSTROUTING: all -> 192.168.0.0/16"]);
+    assert_eq!(texts(src), [stays, "14 POSTROUTING: all -> 192.168.0.0/16"]);
     let masquerade = &nat.of(Way::Up).1[1].target;
     assert!(masquerade.range(None).unwrap_err().contains("addresses"));
     // one chain, and nothing else
     let e = read(ROUTER, Some("nat/POSTROUTING")).unwrap_err();
-    assert_eq!(e[0].0, 14);
+    assert_eq!(e[0].0, 20);
+    assert!(
+        e[0].1
+            .starts_with("chain 'FORWARD' of table 'filter' has rules")
+    );
+    let alone = ROUTER.split("*filter").next().unwrap();
+    let e = read(alone, Some("nat/POSTROUTING")).unwrap_err();
+    assert_eq!(e[0].0, 13);
     assert!(
         e[0].1
             .starts_with("the rule translates addresses: without 'chain'")
