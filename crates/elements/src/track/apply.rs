@@ -18,6 +18,26 @@ const UDP: u8 = 17;
 const ICMP6: u8 = 58;
 const SCTP: u8 = 132;
 
+/// Does an ICMP error quote enough of its packet to be translated: eight bytes behind the IP header, where there is
+/// anything to write? With fewer the kernel drops it.
+pub(super) fn quotes_enough(net: &[u8]) -> bool {
+    let quoted = || {
+        let (six, _, upper) = place_of_upper(net, false)?;
+        let end = end_of(net, six)?.min(net.len());
+        let quoted = net.get(upper + 8..end)?;
+        let (_, protocol, at) = place_of_upper(quoted, true)?;
+        let written = matches!(protocol, ICMP | TCP | UDP | ICMP6);
+        Some(!written || quoted.len() >= at + 8)
+    };
+    quoted() == Some(true)
+}
+
+/// Is it an ICMP redirect (RFC 792)? Of a translated connection it would have both ends talk to each other directly.
+pub(super) fn redirects(net: &[u8]) -> bool {
+    let found = place_of_upper(net, false);
+    found.is_some_and(|(six, protocol, at)| !six && protocol == ICMP && net.get(at) == Some(&5))
+}
+
 /// Writes one side of a packet that begins with its IP header. False, and nothing is written, if it is another packet
 /// than is expected.
 pub(super) fn write(net: &mut [u8], side: Side, r: &Rewrite) -> bool {
@@ -131,8 +151,8 @@ fn write_place(net: &mut [u8], (six, side): (bool, Side), upper: usize, protocol
         }
     }
     match protocol {
-        // of a quoted packet, it may be cut off in front of the checksum
-        TCP => update_at(net, upper + 16, &was[..len], &is[..len]),
+        // of a quoted packet, it may be cut off: the checksum is looked at in a whole header only
+        TCP if net.len() >= upper + 20 => update_at(net, upper + 16, &was[..len], &is[..len]),
         UDP => {
             let check = net.get(upper + 6..).and_then(|b| b.first_chunk::<2>());
             if check.is_some_and(|c| *c != [0; 2]) {

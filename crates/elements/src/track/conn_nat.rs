@@ -16,21 +16,23 @@
 //!
 //! What a connection's first packet became, its later ones become, and replies and ICMP errors are translated back,
 //! whatever the rules say by then. Packets that are of no connection (invalid, untracked) pass as they are. Fragments
-//! are dropped at ConnDstNat: they are not put together here, and would get out untranslated.
+//! are dropped at ConnDstNat: they are not put together here, and would get out untranslated. So are ICMP redirects
+//! about translated connections, and errors where what is to be translated is not quoted.
 //!
 //! Handler `table` of the ConnTable has what connections become behind `as`.
 //!
 //! Source: Linux, net/netfilter/nf_nat_core.c; what is not the same is listed at [`super::choose`].
 
-use super::apply::write;
+use super::apply::{quotes_enough, redirects, write};
 use super::conn_track::table_of;
 use super::range::{Range, Side};
 use super::table::{ConnTable, millis};
+use super::translate::Rewrite;
 use onefold_element::args::{AnyArg, Args};
 use onefold_element::model::{Model, ModelCx};
 use onefold_element::{
     Clock, ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, Port, StateId,
-    element_any, element_takes,
+    StateStore, element_any, element_takes,
 };
 use onefold_packet::wire::{ipv4, ipv6};
 use onefold_packet::{Packet, Pkt};
@@ -63,6 +65,10 @@ pub const CONN_SRC_NAT: ElementClass = ElementClass {
 const MAX_RANGES: usize = 1 << 16;
 /// Of fragments.
 const FRAGMENT: &str = "a fragment: only whole packets are translated";
+/// Of ICMP redirects.
+const REDIRECT: &str = "a redirect about a translated connection";
+/// Of ICMP errors.
+const CUT: &str = "an ICMP error that quotes too little to be translated";
 
 #[derive(Debug, Clone)]
 struct ConnNat {
@@ -87,6 +93,23 @@ fn is_fragment(net: &[u8]) -> bool {
         Some(4) => ipv4::Header::parse(net).is_some_and(|h| h.is_fragment()),
         Some(6) => ipv6::Header::parse(net).is_some_and(|h| h.next_header() == 44),
         _ => false,
+    }
+}
+
+impl ConnNat {
+    /// Why an ICMP error about a translated connection is dropped, as by `nf_nat_icmp_reply_translation`.
+    fn refuses(
+        &self,
+        rewrite: &Option<Rewrite>,
+        p: &Packet,
+        store: &StateStore,
+    ) -> Option<&'static str> {
+        let t = store.get::<ConnTable>(self.table)?;
+        let net = p.network().filter(|_| t.in_hand.is_error())?;
+        if redirects(net) {
+            return Some(REDIRECT);
+        }
+        (rewrite.is_some() && !quotes_enough(net)).then_some(CUT)
     }
 }
 
@@ -156,6 +179,12 @@ impl Element for ConnNat {
         let rewrite = store
             .get_mut::<ConnTable>(self.table)
             .and_then(|t| t.translate_in_hand(self.side, range, now, &mut || host.random(elem)));
+        let why = self.refuses(&rewrite, &p, cx.store);
+        if let Some(why) = why {
+            cx.decide(None, || why.to_string());
+            cx.drop(p, why);
+            return;
+        }
         let written = match (&rewrite, p.network_mut()) {
             (Some(r), Some(net)) => write(net, self.side, r),
             _ => false,

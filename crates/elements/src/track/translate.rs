@@ -102,6 +102,11 @@ pub(super) struct Rewrite {
 }
 
 impl InHand {
+    /// Is it an ICMP error about a connection that is translated?
+    pub fn is_error(&self) -> bool {
+        matches!(self.about, About::Known { error: true, .. })
+    }
+
     /// The next packet comes.
     #[inline]
     pub fn put_down(&mut self) {
