@@ -73,6 +73,8 @@ pub struct Lab {
     trackers: Vec<usize>,
     /// Rules ask whether connections are assured.
     asks_assured: bool,
+    /// Rules translate addresses; do they draw ports?
+    translates: Option<bool>,
     /// Networks of routers' interfaces.
     networks: Vec<(IpAddr, u8)>,
     /// There are firewalls, and routers.
@@ -121,6 +123,22 @@ fn networks(plan: &KernelPlan) -> Vec<(IpAddr, u8)> {
         Some((a.parse().ok()?, l.parse().ok()?))
     });
     parsed.collect()
+}
+
+/// Does a function translate addresses, and if so, does it draw ports?
+///
+/// # Errors
+/// Two do: what is between them cannot be seen.
+fn translates(plan: &KernelPlan) -> Result<Option<bool>, KernelError> {
+    let nats = plan.functions.iter().filter_map(|f| match &f.form {
+        KernelForm::Firewall(w) => Some((f, w.translates.as_ref()?)),
+        KernelForm::Router(_) => None,
+    });
+    let mut nats = nats.map(|(f, nat)| (f.name.clone(), nat.draws));
+    match (nats.next(), nats.next()) {
+        (Some((first, _)), Some((second, _))) => Err(KernelError::TwoNats { first, second }),
+        (one, _) => Ok(one.map(|(_, draws)| draws)),
+    }
 }
 
 /// Formats of all rulesets.
@@ -173,6 +191,7 @@ impl Lab {
             ),
             iptables: formats(plan).any(|f| f == RuleFormat::Iptables),
             trackers: crate::forget::trackers(plan).collect(),
+            translates: translates(plan)?,
             asks_assured: (plan.functions.iter())
                 .any(|f| matches!(&f.form, KernelForm::Firewall(w) if w.asks_assured)),
         };
@@ -315,6 +334,11 @@ impl Lab {
     /// Do rules ask whether connections are assured?
     pub(crate) fn asks_assured(&self) -> bool {
         self.asks_assured
+    }
+
+    /// Do rules translate addresses, and if so, do they draw ports whatever a packet has?
+    pub(crate) fn translates(&self) -> Option<bool> {
+        self.translates
     }
 
     /// The kernel forgets all connections.

@@ -20,8 +20,10 @@
 #![forbid(unsafe_code)]
 
 mod canon;
+mod chosen;
 mod commands;
 pub mod documented;
+mod ends;
 mod error;
 mod forget;
 mod host;

@@ -18,5 +18,5 @@ mod terms;
 
 pub use chains::Interfaces;
 pub use routes::{Route, parse_route, read_routes};
-pub use rule::{ReadOptions, Rule, RuleFormat, RuleSet, Verdict, Way, format_of, read_rules};
+pub use rule::{Hook, ReadOptions, Rule, RuleFormat, RuleSet, Stage, Verdict, Way, format_of, read_rules};
 pub use terms::Family;

@@ -1,10 +1,10 @@
 //! `iptables-save` and `ip6tables-save`.
 //!
-//! What forwarded packets pass is taken: FORWARD of the table filter, PREROUTING and POSTROUTING of the table nat, with
-//! all that they jump to; or one chain of one table, where one is named.
+//! What forwarded packets pass is taken: FORWARD of the table filter, PREROUTING and POSTROUTING of the table nat, and
+//! what lets packets pass or drops them in the tables raw, mangle and security, with all that they jump to; or one chain
+//! of one table, where one is named.
 //! Packets from port 0 to port 1 come in by the inside interface and go out by the outside one, the others the other
-//! way round. Chains that these packets do not pass are not looked at; rules in another table that would be passed are
-//! refused.
+//! way round. Chains that these packets do not pass are not looked at.
 
 mod nat;
 mod options;
@@ -12,8 +12,9 @@ mod options;
 mod tests;
 
 use super::chains::{ChainRule, Interfaces, Target, flatten};
-use super::rule::{RuleSet, Verdict, Way};
+use super::rule::{Hook, Rule, RuleSet, Stage, Verdict, Way};
 use super::terms::Family;
+use crate::kinds::connections::asks;
 use crate::rules::RulePlace;
 use options::Rules;
 use std::collections::{BTreeMap, HashMap};
@@ -44,6 +45,11 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
+    /// Does a chain do anything: has it rules, or drops it all?
+    fn does(&self, chain: &str) -> bool {
+        let drops = self.policies.get(chain).is_some_and(|(p, _)| *p == "DROP");
+        drops || self.chains.get(chain).is_some_and(|c| !c.is_empty())
+    }
     /// The first rule of a built-in chain that forwarded packets pass: the chain, the rule's line.
     fn passed(&self) -> Option<(&str, u32)> {
         let first = |c| Some((c, self.chains.get(c)?.first()?.line));
@@ -55,6 +61,15 @@ impl Table<'_> {
 
 type Errors = Vec<(u32, String)>;
 
+/// Chains beside FORWARD of the table filter that forwarded packets pass, by table.
+const STAGES: [(&str, &str, Hook); 5] = [
+    ("raw", "PREROUTING", Hook::Raw),
+    ("mangle", "PREROUTING", Hook::Prerouting),
+    ("mangle", "FORWARD", Hook::Before),
+    ("mangle", "POSTROUTING", Hook::Behind),
+    ("security", "FORWARD", Hook::Behind),
+];
+
 /// Reads a file; errors are (line, message).
 pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
     let mut errors = Errors::new();
@@ -62,32 +77,117 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
     let (table, chain) = request.chain.map_or(("filter", "FORWARD"), |c| {
         c.split_once('/').unwrap_or(("filter", c))
     });
-    for (name, t) in &tables {
-        // what translates is read below, with its table
-        let read = *name == table || *name == "nat" && request.chain.is_none();
-        let Some((chain, line)) = t.passed().filter(|_| !read) else {
-            continue;
-        };
-        errors.push((
-            line,
-            format!(
-                "chain '{chain}' of table '{name}' has rules, which forwarded packets pass; those of tables filter and \
-                 nat can be taken: remove them from the file"
-            ),
-        ));
-    }
-    let Some(t) = tables.get(table) else {
+    let whole = request.chain.is_none();
+    others(&tables, table, whole, &mut errors);
+    // what a file without it says is said by the other tables
+    let empty = Table::default();
+    let passed = whole && tables.values().any(|t| t.passed().is_some());
+    let Some(t) = tables.get(table).or(passed.then_some(&empty)) else {
         errors.push((1, format!("the file has no table '{table}'")));
         return Err(errors);
     };
     let policy = t.policies.get(chain).copied();
     let has_rules = t.chains.get(chain).is_some_and(|c| !c.is_empty());
-    if policy.is_none() && !has_rules {
+    if policy.is_none() && !has_rules && tables.contains_key(table) {
         errors.push((1, format!("table '{table}' has no chain '{chain}'")));
     }
-    if request.chain.is_none() && !has_rules {
+    if whole && !has_rules && !passed {
         errors.extend(used_instead(t));
     }
+    let mut told = Told::default();
+    let main = read_list(t, (table, chain), request, &mut told, &mut errors);
+    let mut stages = Vec::new();
+    for (table, chain, hook) in STAGES {
+        let Some(t) = tables.get(table).filter(|t| whole && t.does(chain)) else {
+            continue;
+        };
+        let l = read_list(t, (table, chain), request, &mut told, &mut errors);
+        stages.push(Stage {
+            hook,
+            rules: l.rules,
+            down: l.down,
+            default: l.default.unwrap_or(Verdict::Allow),
+            policy: l.policy,
+        });
+    }
+    let nat = match tables.get("nat").filter(|_| whole) {
+        Some(t) => nat::read(t, request, &mut errors),
+        None => None,
+    };
+    if !errors.is_empty() {
+        errors.dedup();
+        return Err(errors);
+    }
+    Ok(RuleSet {
+        down: main.down,
+        rules: main.rules,
+        default: main.default,
+        policy: Some(main.policy),
+        nat,
+        stages,
+        warnings: told.warnings(),
+    })
+}
+
+/// Tables that are not read, with rules that forwarded packets pass.
+fn others(tables: &BTreeMap<&str, Table<'_>>, table: &str, whole: bool, errors: &mut Errors) {
+    for (name, t) in tables {
+        let read =
+            *name == table || whole && matches!(*name, "nat" | "raw" | "mangle" | "security");
+        let Some((chain, line)) = t.passed().filter(|_| !read) else {
+            continue;
+        };
+        let text = match whole {
+            true => format!("table '{name}' is not known"),
+            false => format!(
+                "chain '{chain}' of table '{name}' has rules, which forwarded packets pass: remove them from the file, \
+                 or take it whole, without 'chain'"
+            ),
+        };
+        errors.push((line, text));
+    }
+}
+
+/// What is said once for all rules.
+#[derive(Default)]
+struct Told {
+    rejects: usize,
+    logs: usize,
+}
+
+impl Told {
+    fn warnings(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        if self.rejects > 0 {
+            all.push(format!(
+                "{} REJECT rules drop without an answer",
+                self.rejects
+            ));
+        }
+        if self.logs > 0 {
+            all.push(format!("{} rules that only log do nothing", self.logs));
+        }
+        all
+    }
+}
+
+/// A chain with all that it jumps to, for both ways.
+struct List {
+    rules: Vec<Rule>,
+    down: Option<Vec<Rule>>,
+    default: Option<Verdict>,
+    policy: (Arc<RulePlace>, Option<u32>),
+}
+
+/// Reads a chain; what is wrong with it is added to `errors`.
+fn read_list(
+    t: &Table<'_>,
+    (table, chain): (&str, &str),
+    request: &Request<'_>,
+    told: &mut Told,
+    errors: &mut Errors,
+) -> List {
+    let policy = t.policies.get(chain).copied();
     let default = match policy {
         Some(("ACCEPT", _)) | None => Some(Verdict::Allow),
         Some(("DROP", _)) => Some(Verdict::Deny),
@@ -104,19 +204,16 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
         rejects: 0,
         logs: 0,
         nat: table == "nat",
-        errors,
+        errors: Errors::new(),
     };
     let chains = read_chains(&mut reader, t, table, chain);
-    let Rules {
-        rejects,
-        logs,
-        mut errors,
-        ..
-    } = reader;
-    if !errors.is_empty() {
-        return Err(errors);
-    }
+    told.rejects += reader.rejects;
+    told.logs += reader.logs;
+    let wrong = !reader.errors.is_empty();
+    errors.append(&mut reader.errors);
     let mut one = |way| match flatten(&chains, chain, way, request.interfaces) {
+        // rules that were not understood are not there
+        _ if wrong => Vec::new(),
         Ok(r) => r,
         Err(e) => {
             errors.push(e);
@@ -124,30 +221,18 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
         }
     };
     let (up, down) = (one(Way::Up), one(Way::Down));
-    let nat = match tables.get("nat").filter(|_| request.chain.is_none()) {
-        Some(t) => nat::read(t, request, &mut errors),
-        None => None,
-    };
-    if !errors.is_empty() {
-        errors.dedup();
-        return Err(errors);
-    }
-    let mut warnings = Vec::new();
-    if rejects > 0 {
-        warnings.push(format!("{rejects} REJECT rules drop without an answer"));
-    }
-    if logs > 0 {
-        warnings.push(format!("{logs} rules that only log do nothing"));
-    }
     let line = policy.map(|(_, line)| line);
-    Ok(RuleSet {
+    let asks = up.iter().chain(&down).find(|r| asks(&r.filter));
+    if let Some(r) = asks.filter(|_| table == "raw") {
+        let text = "a rule of table raw asks about connections, which are tracked behind it";
+        errors.push((r.line, text.into()));
+    }
+    List {
         down: (up != down).then_some(down),
         rules: up,
         default,
-        policy: Some((place(request.family, table, chain, 0), line)),
-        nat,
-        warnings,
-    })
+        policy: (place(request.family, table, chain, 0), line),
+    }
 }
 
 /// Chains that have rules where FORWARD has none.

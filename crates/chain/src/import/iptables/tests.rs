@@ -138,12 +138,56 @@ fn chains_directions_and_the_policy() {
         (vec!["3: deny ip proto 89".to_string()], None)
     );
     assert_eq!(set.default, Some(Verdict::Allow));
-    let e = read(text, None).unwrap_err();
-    assert_eq!(e[0].0, 3);
-    assert!(
-        e[0].1
-            .starts_with("chain 'PREROUTING' of table 'mangle' has rules")
+}
+
+/// Tables raw, mangle and security, where their rules let packets pass or drop them.
+#[test]
+fn other_tables_are_stages() {
+    let file = |raw: &str, mangle: &str| {
+        let text = format!(
+            "*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING {raw}\nCOMMIT\n*mangle\n:PREROUTING ACCEPT [0:0]\n\
+             :FORWARD ACCEPT [0:0]\n:POSTROUTING DROP [0:0]\n-A FORWARD {mangle}\nCOMMIT\n\
+             *filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n"
+        );
+        read(&text, None)
+    };
+    let set = file(
+        "-d 10.0.0.1 ! -i lan0 -j DROP",
+        "-m state --state INVALID -j DROP",
+    )
+    .unwrap();
+    let what: Vec<_> = (set.stages.iter())
+        .map(|s| {
+            (
+                s.hook,
+                lines(&s.rules),
+                s.down.as_deref().map(lines),
+                s.default,
+            )
+        })
+        .collect();
+    let dropped = vec!["3: deny dst host 10.0.0.1".to_string()];
+    let invalid = vec!["9: deny ct state invalid".to_string()];
+    assert_eq!(
+        what,
+        [
+            (Hook::Raw, vec![], Some(dropped), Verdict::Allow),
+            (Hook::Before, invalid, None, Verdict::Allow),
+            (Hook::Behind, vec![], None, Verdict::Deny),
+        ]
     );
+    assert_eq!(set.stages[2].policy.1, Some(8));
+    assert_eq!(set.stages[2].policy.0.table, "mangle");
+    let e = file("-m state --state NEW -j DROP", "-j ACCEPT").unwrap_err();
+    assert!(e[0].0 == 3 && e[0].1.contains("table raw asks"), "{e:?}");
+    let e = file("-j ACCEPT", "-p tcp -j TCPMSS --clamp-mss-to-pmtu").unwrap_err();
+    assert!(e[0].0 == 9 && e[0].1.contains("TCPMSS"), "{e:?}");
+    // without a table filter nothing is filtered
+    let set = read("*mangle\n-A FORWARD -p 89 -j DROP\nCOMMIT\n", None).unwrap();
+    assert_eq!((set.rules.len(), set.stages.len()), (0, 1));
+    assert_eq!(set.default, Some(Verdict::Allow));
+    let e = read("*weird\n-A FORWARD -j DROP\nCOMMIT\n", None).unwrap_err();
+    assert_eq!(e[0], (2, "table 'weird' is not known".into()));
 }
 
 const ROUTER: &str = "*raw
@@ -252,15 +296,6 @@ fn what_table_nat_cannot_do() {
     assert_eq!(
         nat("-m addrtype --dst-type BROADCAST -j ACCEPT").1,
         "address type 'BROADCAST' is not supported; there is LOCAL"
-    );
-    let e = read(
-        "*raw\n-A PREROUTING -j ACCEPT\nCOMMIT\n*filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n",
-        None,
-    );
-    assert!(
-        e.unwrap_err()[0]
-            .1
-            .starts_with("chain 'PREROUTING' of table 'raw' has rules")
     );
 }
 

@@ -4,13 +4,13 @@
 //! their connection says (ConnDstNat). Then come the rules of filter FORWARD, a list for each group of connections as
 //! without translation; then those of nat POSTROUTING for first packets, the source (ConnSrcNat), and ConnConfirm.
 
-use super::{Firewall, Line, Lists, Passage, list, universe};
-use crate::import::Way;
+use super::{Asking, Firewall, Group, Line, Lists, Passage, asks, groups, list, universe};
 use crate::import::nat::{NatRule, NatRules};
+use crate::import::{Hook, Way};
 use crate::kinds::{ClickText, KindCx, discard};
 use crate::rules;
 use onefold_click::source::Span;
-use onefold_elements::connection::{ConnState, classes_text};
+use onefold_elements::connection::classes_text;
 use std::net::IpAddr;
 
 /// Of packets that no rule of a chain INPUT is asked about.
@@ -19,12 +19,16 @@ const LOCAL: &str = "for the router itself: chain INPUT is not run";
 const TURNS: &str = "its new destination is where it came from";
 
 /// The router's own addresses at both ports, with the lengths of their prefixes.
-pub(super) struct OwnAddresses([Vec<(IpAddr, u8)>; 2]);
+pub(crate) struct OwnAddresses([Vec<(IpAddr, u8)>; 2]);
 
 impl OwnAddresses {
     /// All addresses.
     pub fn all(&self) -> Vec<IpAddr> {
         self.0.iter().flatten().map(|(a, _)| *a).collect()
+    }
+    /// All, by port.
+    pub fn by_port(self) -> [Vec<(IpAddr, u8)>; 2] {
+        self.0
     }
     /// The main one of a port.
     fn main(&self, port: usize, six: bool) -> Option<IpAddr> {
@@ -35,7 +39,7 @@ impl OwnAddresses {
 
 /// The rules of one hook and way: a line for each, and the ranges that they name, by number from 1.
 #[derive(Debug, Clone, Default)]
-struct Hook {
+struct NatList {
     lines: Vec<Line>,
     ranges: Vec<String>,
 }
@@ -44,7 +48,7 @@ struct Hook {
 #[derive(Debug, Clone)]
 pub(super) struct Translation {
     /// By way: of destinations, of sources.
-    hooks: [[Hook; 2]; 2],
+    hooks: [[NatList; 2]; 2],
     /// Tests for the router's own addresses, nothing if they are not known; for the networks of each port.
     local: Vec<String>,
     networks: [Vec<String>; 2],
@@ -52,7 +56,7 @@ pub(super) struct Translation {
 
 impl Firewall {
     /// The addresses of both ports; what is wrong with them is said.
-    pub(super) fn own(&self, cx: &mut KindCx<'_>) -> OwnAddresses {
+    pub(crate) fn own(&self, cx: &mut KindCx<'_>) -> OwnAddresses {
         let mut read = |list: &[crate::file::Loc<String>]| {
             let mut out = Vec::new();
             for l in list {
@@ -127,8 +131,8 @@ fn hook(
     rules: &[NatRule],
     own: Option<IpAddr>,
     (file, written, span): (&str, &rules::Lines<'_>, Span),
-) -> Hook {
-    let mut hook = Hook::default();
+) -> NatList {
+    let mut hook = NatList::default();
     for r in rules {
         let output = match r.target.range(own) {
             Ok(None) => 0,
@@ -167,7 +171,7 @@ fn hook(
     hook
 }
 
-impl Hook {
+impl NatList {
     /// Writes the rules and the element that translates; first packets come from `first`, all others from `others`.
     fn write(
         &self,
@@ -211,30 +215,37 @@ impl Lists {
         t: &mut ClickText,
         cx: &mut KindCx<'_>,
         way: &Passage<'_>,
-        nat: &Translation,
+        (from, nat): (String, &Translation),
     ) {
-        let (check, filter, six, input) = match self.six {
-            false => ("CheckIPHeader", "IPFilter", "", 0),
-            true => ("CheckIP6Header", "IP6Filter", "6", 1),
-        };
+        let (_, six) = self.filter();
         let name = way.name;
         let [dst, src] = &nat.hooks[usize::from(way.down)];
         let all = universe(true);
-        let (first, known): (Vec<_>, Vec<_>) =
-            (all.iter().copied()).partition(|c| c.state == ConnState::New && !c.confirmed);
-        let (known, first) = (classes_text(&known, &all), classes_text(&first, &all));
+        let early = self.early();
+        let outputs: Vec<String> = (early.iter())
+            .map(|g| classes_text(&g.classes, &all))
+            .collect();
         let state = format!("{name}_state{six}");
         t.line(format!(
-            "{name}[{input}] -> Strip(14) -> {check} -> {state} :: ConnTrack(connections, {known}, {first});"
+            "{from} -> {state} :: ConnTrack(connections, {});",
+            outputs.join(", ")
         ));
+        let (mut first, mut known) = (Vec::new(), Vec::new());
+        for (i, g) in early.iter().enumerate() {
+            let from = (format!("{state}[{i}]"), &[Hook::Prerouting][..]);
+            let from = self.write_stages(t, cx, way, from, Some((&early, i)));
+            match g.begins {
+                true => first.push(from),
+                false => known.push(from),
+            }
+        }
         let dnat = format!("{name}_dnat{six}");
-        let from = ([format!("{state}[1]")], [format!("{state}[0]")]);
         dst.write(
             t,
             cx,
             ("ConnDstNat", self.six),
             (&dnat, way),
-            (&from.0, &from.1),
+            (&first, &known),
         );
         let status = format!("{name}_status{six}");
         let routed = self.write_route(t, &dnat, way, nat);
@@ -246,12 +257,9 @@ impl Lists {
             outputs.join(", ")
         ));
         let (mut begin, mut others) = (Vec::new(), Vec::new());
-        let lines = self.for_groups(way.down);
-        for (i, (g, lines)) in self.groups.iter().zip(&lines).enumerate() {
-            let element = format!("{name}_rules{six}_{}", g.name);
-            t.line(format!("{status}[{i}] -> {element} :: {filter}("));
-            list(t, cx, element.clone(), lines, way);
-            t.line(");");
+        for (i, g) in self.groups.iter().enumerate() {
+            let from = (format!("{status}[{i}]"), &[Hook::Before][..]);
+            let element = self.write_group(t, cx, way, from, i);
             match g.begins {
                 true => begin.push(element),
                 false => others.push(element),
@@ -268,6 +276,16 @@ impl Lists {
         t.line(format!(
             "{snat} -> ConnConfirm(connections) -> Unstrip(14) -> {name}_out;"
         ));
+    }
+
+    /// What is told apart before destinations are translated: first packets from others, and what rules of tables
+    /// mangle ask about.
+    fn early(&self) -> Vec<Group> {
+        let stages = self.lines.stages.iter();
+        let here = stages.filter(|s| s.hook == Hook::Prerouting);
+        let lines = here.flat_map(|s| s.up.iter().chain(s.down.iter().flatten()));
+        let asking: Vec<Asking> = lines.filter(|l| asks(&l.text)).map(Line::asking).collect();
+        groups(&asking.iter().collect::<Vec<_>>(), true)
     }
 
     /// What a router's routes would do with packets that are for itself or for where they came from; gives back where
