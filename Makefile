@@ -1,6 +1,8 @@
 # Onefold: what a newcomer and CI run.
 #   make          build the release binary (link-time optimisation: minutes); with ports of DPDK where libdpdk-dev is installed
-#   make install  put the release build into PREFIX/bin (~/.cargo/bin unless told otherwise)
+#   make install  put the release build below DESTDIR/PREFIX (~/.cargo unless told otherwise), without symbols, with the
+#                 examples, manual pages, completions, documents and the systemd unit
+#   make deb      a Debian package of the release build, in out/
 #   make demo     build quickly, generate a million packets both ways, run the ISP edge on them, show the result; as root
 #                 also live, between two network namespaces: TCP, UDP, a rule and a reload under traffic
 #   make bench    what a packet costs in the example chains, and all experiments; writes docs/benchmarks.md and pages with plots (five to ten minutes, after the build)
@@ -38,7 +40,7 @@ install-nf-library: nf-library
 	  >$(DESTDIR)$(PREFIX)/lib/pkgconfig/onefold-nf.pc
 
 .PHONY: nf-library install-nf-library
-.PHONY: all build install quick demo bench full-table check test soak lint mutants fuzz packages test-packages clean
+.PHONY: all build install deb quick demo bench full-table check test soak lint mutants fuzz packages test-packages clean
 
 all: build
 
@@ -53,9 +55,11 @@ build: packages
 quick: packages
 	$(CARGO) build --profile quick --locked -p onefold $(FEATURES)
 
-# Examples go on being found by name where this checkout stays.
 install: build
-	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/onefold
+	@scripts/install.sh $(BIN) $(PREFIX) $(DESTDIR)
+
+deb: build
+	@scripts/deb.sh $(BIN) $(OUT)
 
 demo: quick
 	@scripts/demo.sh $(QUICK) $(OUT)

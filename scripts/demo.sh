@@ -1,10 +1,15 @@
 #!/usr/bin/env bash
 # The main job in one go: a million packets both ways through the ISP edge (firewall, router, NAPT), as written and as one
-# function, with equal output.
+# function, with equal output. Captures are removed at the end, whatever it is; KEEP=1 leaves them.
 set -euo pipefail
 bin=$1
 out=$2
 mkdir -p "$out"
+size() { du -sh "$out" | cut -f 1; }
+before=$(size)
+captures=("$out"/{lan,seen,wan}.pcap "$out"/to-{lan,wan}-{reference,synthesized}.pcap)
+end() { [ -n "${KEEP:-}" ] || rm -f "${captures[@]}"; }
+trap end EXIT
 
 echo "== 1. traffic from the LAN that exercises every rule of the access list: $out/lan.pcap"
 "$bin" gen --from-rules chains/isp-edge/acl-713.rules --flows 7130 --packets 640000 --size imix \
@@ -42,3 +47,10 @@ if "$bin" explain --help >/dev/null 2>&1; then
   "$bin" explain isp-edge --html "$out/explain.html" >/dev/null
   echo "Every traffic class, where it comes from and what is done to it: $out/explain.html"
 fi
+
+echo
+most=$(size)
+end
+kept="captures are removed (KEEP=1 make demo leaves them)"
+[ -z "${KEEP:-}" ] || kept="captures are kept"
+echo "$out: $before before, $most with captures, $(size) now; $kept"

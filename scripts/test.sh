@@ -16,7 +16,8 @@ features=()
 "${CARGO:-cargo}" test --workspace --locked --no-fail-fast "${features[@]}" "$@" 2>&1 | tee "$log"
 status=${PIPESTATUS[0]}
 if [ ${#features[@]} -gt 0 ] && [ $# -eq 0 ]; then
-  "${CARGO:-cargo}" check --locked -p onefold 2>&1 | tee -a "$log"
+  # what `make lint` has checked of other crates is used again
+  "${CARGO:-cargo}" clippy --workspace --all-targets --locked -- -D warnings 2>&1 | tee -a "$log"
   without=${PIPESTATUS[0]}
   [ "$status" -ne 0 ] || status=$without
 fi

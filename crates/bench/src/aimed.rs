@@ -4,7 +4,7 @@ use crate::error::GenError;
 use crate::measure::{Aimed, Order};
 use crate::run::{Progress, WrittenFile};
 use crate::traffic::Counts;
-use onefold_capture::{CaptureWriter, LinkType};
+use onefold_capture::CaptureWriter;
 use onefold_element::ElemId;
 use onefold_verify::frame::view;
 use serde::Serialize;
@@ -42,6 +42,8 @@ pub struct AimedSummary {
     pub openings: u64,
     /// Flows that sent anything: fewer than there are if the frames were too few to open them all.
     pub flows_begun: u64,
+    /// Somebody wanted it to stop before all packets were written.
+    pub stopped: bool,
     /// Where the answers enter, if there are any.
     #[serde(skip)]
     pub reverse: Option<ElemId>,
@@ -56,7 +58,7 @@ struct Out {
 impl Out {
     fn create(path: &Path) -> Result<Out, GenError> {
         let path = path.to_path_buf();
-        let writer = CaptureWriter::create_for(&path, LinkType::ETHERNET)?;
+        let writer = crate::output::capture(&path)?;
         Ok(Out { path, writer })
     }
 
@@ -94,6 +96,8 @@ struct Writing<'a> {
     reverse: Option<Out>,
     counts: Counts,
     written: u64,
+    /// Somebody wants it to stop.
+    stopped: bool,
 }
 
 impl Writing<'_> {
@@ -104,7 +108,7 @@ impl Writing<'_> {
         frame: &[u8],
         progress: &mut dyn Progress,
     ) -> Result<bool, GenError> {
-        if self.written >= self.params.packets {
+        if self.stopped || self.written >= self.params.packets {
             return Ok(false);
         }
         let step = self.written as u128 * 1_000_000_000 / u128::from(self.params.pps.max(1));
@@ -117,13 +121,9 @@ impl Writing<'_> {
         to.writer.write(at, frame, frame.len() as u32)?;
         self.count(frame, forward);
         self.written += 1;
-        if self.written.is_multiple_of(STEP) && !progress.packets(self.written, self.params.packets)
-        {
-            return Err(GenError::Stopped {
-                packets: self.written,
-            });
-        }
-        Ok(true)
+        let step = self.written.is_multiple_of(STEP);
+        self.stopped = step && !progress.packets(self.written, self.params.packets);
+        Ok(!self.stopped)
     }
 
     fn count(&mut self, frame: &[u8], forward: bool) {
@@ -167,6 +167,7 @@ pub fn write_aimed(
         reverse: params.reverse.as_deref().map(Out::create).transpose()?,
         counts: Counts::default(),
         written: 0,
+        stopped: false,
     };
     let mut summary = AimedSummary {
         reverse: back,
@@ -184,7 +185,7 @@ pub fn write_aimed(
         .collect();
     let mut next = vec![0usize; orders.len()];
     let mut lane = 0;
-    while w.written < params.packets {
+    while w.written < params.packets && !w.stopped {
         let (Some(l), Some(order), Some(n)) =
             (aimed.lanes.get(lane), orders.get(lane), next.get_mut(lane))
         else {
@@ -203,6 +204,9 @@ pub fn write_aimed(
     if let Some(r) = w.reverse {
         r.finish(&mut files)?;
     }
-    progress.packets(w.written, params.packets);
+    if !w.stopped {
+        progress.packets(w.written, params.packets);
+    }
+    summary.stopped = w.stopped;
     Ok((summary, files, w.counts))
 }

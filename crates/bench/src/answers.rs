@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use onefold_capture::{CaptureReader, CaptureWriter, LinkType};
+use onefold_capture::CaptureReader;
 use onefold_packet::checksum;
 use onefold_packet::wire::{ethernet, icmp, ipv4, ipv6, tcp};
 
@@ -127,7 +127,7 @@ fn exchange_ports(t: &mut [u8]) {
 }
 
 /// Answers the first `limit` packets of `from` that have an answer, into `to`. Gives the file and its mean frame
-/// length.
+/// length, and whether it was stopped.
 ///
 /// # Errors
 /// A capture cannot be read or written.
@@ -136,11 +136,14 @@ pub fn answers(
     to: &Path,
     limit: u64,
     progress: &mut dyn Progress,
-) -> Result<(WrittenFile, f64), GenError> {
-    let mut reader = CaptureReader::open(from)?;
-    let mut writer = CaptureWriter::create_for(to, LinkType::ETHERNET)?;
+) -> Result<(WrittenFile, f64, bool), GenError> {
+    let mut reader = match crate::output::is_standard(from) {
+        true => CaptureReader::from_reader(std::io::stdin())?,
+        false => CaptureReader::open(from)?,
+    };
+    let mut writer = crate::output::capture(to)?;
     let mut frame = Vec::new();
-    let (mut n, mut bytes) = (0u64, 0u64);
+    let (mut n, mut bytes, mut stopped) = (0u64, 0u64, false);
     while n < limit {
         let Some(next) = reader.next_into(&mut frame) else {
             break;
@@ -157,17 +160,20 @@ pub fn answers(
         n += 1;
         bytes += frame.len() as u64;
         if n.is_multiple_of(4096) && !progress.packets(n, limit) {
+            stopped = true;
             break;
         }
     }
     writer.finish()?;
-    progress.packets(n, n);
+    if !stopped {
+        progress.packets(n, n);
+    }
     let file = WrittenFile {
         path: to.to_path_buf(),
         what: "capture",
         items: n,
     };
-    Ok((file, bytes as f64 / n.max(1) as f64))
+    Ok((file, bytes as f64 / n.max(1) as f64, stopped))
 }
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ pub enum RuleFormat {
 )]
 pub struct GenArgs {
     /// Capture (or, with --rules, rule set) to write; a name that ends in .pcapng gives pcapng, any other pcap with
-    /// nanoseconds
+    /// nanoseconds; - is the standard output
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 

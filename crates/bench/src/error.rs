@@ -48,19 +48,6 @@ pub enum GenError {
         /// Why.
         source: io::Error,
     },
-    /// [`Progress`](crate::Progress) asked to stop.
-    #[error("stopped after {packets} packets")]
-    Stopped {
-        /// How many packets were written.
-        packets: u64,
-    },
-}
-
-impl GenError {
-    /// Is it the user's input (exit status 2) rather than the system?
-    pub fn is_usage(&self) -> bool {
-        !matches!(self, Self::Stopped { .. })
-    }
 }
 
 fn list(path: &std::path::Path, errors: &[RuleError]) -> String {

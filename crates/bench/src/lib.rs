@@ -34,6 +34,7 @@ mod error;
 pub mod experiment;
 mod hostile;
 pub mod measure;
+pub mod output;
 mod ranges;
 mod rng;
 mod rules;

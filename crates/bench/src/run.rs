@@ -5,11 +5,11 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use onefold_capture::{CaptureWriter, LinkType};
 use serde::Serialize;
 
 use crate::args::{GenArgs, RuleFormat};
 use crate::error::GenError;
+use crate::output;
 use crate::ranges::Addresses;
 use crate::rules::{
     Exercise, Generated, Header, Rule, RuleParams, Verdict, exercise, generate_rules, parse_rules,
@@ -93,6 +93,8 @@ pub struct GenSummary {
     /// Rules, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rules: Option<RuleSummary>,
+    /// [`Progress`] wanted it to stop before all was written.
+    pub stopped: bool,
     /// How long it took.
     pub seconds: f64,
 }
@@ -108,6 +110,7 @@ impl GenSummary {
             mean_size: 0.0,
             counts: Counts::default(),
             rules: None,
+            stopped: false,
             seconds: 0.0,
         }
     }
@@ -117,16 +120,18 @@ impl GenSummary {
 ///
 /// # Errors
 /// An option or a file is not as it should be, or a file cannot be written. A capture that could not be completed stays
-/// behind, readable as far as it goes.
+/// behind, readable as far as it goes; stopped by [`Progress`] it is whole as far as it goes.
 pub fn run(args: &GenArgs, progress: &mut dyn Progress) -> Result<GenSummary, GenError> {
     let start = Instant::now();
     let mut summary = GenSummary::new(args);
     if args.rules.is_some() {
         rules_file(args, &mut summary)?;
     } else if let Some(from) = &args.answers_to {
-        let (file, mean) = crate::answers::answers(from, args.file()?, args.frames(), progress)?;
+        let (file, mean, stopped) =
+            crate::answers::answers(from, args.file()?, args.frames(), progress)?;
         summary.packets = file.items;
         summary.mean_size = mean;
+        summary.stopped = stopped;
         summary.files.push(file);
     } else {
         captures(args, progress, &mut summary)?;
@@ -154,7 +159,7 @@ fn write_text(
     path: &Path,
     body: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>,
 ) -> Result<(), GenError> {
-    File::create(path)
+    crate::output::file(path)
         .and_then(|f| {
             let mut out = BufWriter::new(f);
             body(&mut out)?;
@@ -413,12 +418,8 @@ fn captures(
     }
     let params = traffic_params(args, summary)?;
     let mut generator = Generator::new(params)?;
-    let mut forward = CaptureWriter::create_for(args.file()?, LinkType::ETHERNET)?;
-    let mut reverse = args
-        .reverse
-        .as_ref()
-        .map(|path| CaptureWriter::create_for(path, LinkType::ETHERNET))
-        .transpose()?;
+    let mut forward = output::capture(args.file()?)?;
+    let mut reverse = args.reverse.as_ref().map(output::capture).transpose()?;
     let mut frame = Vec::with_capacity(2048);
     let total = args.frames();
     while let Some(about) = generator.next_into(&mut frame) {
@@ -429,7 +430,8 @@ fn captures(
         out.write(about.ts_ns, &frame, about.orig_len)?;
         let made = generator.made();
         if made.is_multiple_of(STEP) && !progress.packets(made, total) {
-            return Err(GenError::Stopped { packets: made });
+            summary.stopped = true;
+            break;
         }
     }
     let mut note = |path: &Path, items| {
@@ -445,7 +447,9 @@ fn captures(
         note(path, out.frames());
         out.finish()?;
     }
-    progress.packets(generator.made(), total);
+    if !summary.stopped {
+        progress.packets(generator.made(), total);
+    }
     summary.packets = generator.made();
     summary.flows = generator.flows() as u64;
     summary.counts = generator.counts().clone();

@@ -3,10 +3,12 @@
 use anyhow::Result;
 use onefold_chain::{Chain, ChainError, Diagnostic};
 use onefold_click::source::Location;
+use onefold_click::suggest::did_you_mean;
 use onefold_element::SourceLoc;
 use onefold_engine as engine;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What was asked holds.
 pub const HOLDS: u8 = 0;
@@ -62,8 +64,8 @@ pub fn port_file(s: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Folders with examples: `ONEFOLD_CHAINS`, `chains/` here and in the folders above, beside the program, and beside the
-/// folder that it was built in.
+/// Folders with examples: `ONEFOLD_CHAINS`, `chains/` here and in the folders above, beside the program,
+/// `share/onefold/chains` where it is installed, and where it was built.
 pub fn example_dirs() -> Vec<PathBuf> {
     let mut dirs: Vec<PathBuf> = std::env::var_os("ONEFOLD_CHAINS")
         .map(PathBuf::from)
@@ -74,6 +76,12 @@ pub fn example_dirs() -> Vec<PathBuf> {
     }
     if let Ok(exe) = std::env::current_exe() {
         dirs.extend(exe.ancestors().skip(1).take(4).map(|a| a.join("chains")));
+        // where it is installed
+        dirs.extend(
+            exe.ancestors()
+                .nth(2)
+                .map(|a| a.join("share/onefold/chains")),
+        );
     }
     // where the program was built from, if that is still there
     if let Some(root) = PathBuf::from(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2) {
@@ -121,7 +129,7 @@ impl ChainArgs {
 /// A chain error as diagnostics.
 pub fn chain_error(e: &ChainError) -> Vec<Diagnostic> {
     match e {
-        ChainError::Invalid(ds) => ds.clone(),
+        ChainError::Invalid(ds) => ds.iter().cloned().map(lead).collect(),
         ChainError::NotFound { name, near } => {
             let d = Diagnostic::error(e.to_string());
             let is_file = name.contains(['.', '/']);
@@ -132,10 +140,39 @@ pub fn chain_error(e: &ChainError) -> Vec<Diagnostic> {
                 true => {
                     d.hint("no folder with examples was found; set ONEFOLD_CHAINS or name a file")
                 }
-                false => d.hint(format!("examples: {}", near.join(", "))),
+                false => {
+                    let like = did_you_mean(name, near.iter().map(String::as_str));
+                    let like = like.map_or_else(String::new, |l| format!("{l} "));
+                    d.hint(format!("{like}examples: {}", near.join(", ")))
+                }
             }]
         }
     }
+}
+
+/// What is nearly the name of something that there is gets a hint.
+fn lead(d: Diagnostic) -> Diagnostic {
+    let hint = match d.hint {
+        None => meant(&d.message),
+        Some(_) => None,
+    };
+    match hint {
+        Some(h) => d.hint(h),
+        None => d,
+    }
+}
+
+/// ``unknown field `rulez`, expected one of rules, back``: did you mean 'rules'?
+fn meant(message: &str) -> Option<String> {
+    let unknown = ["unknown field `", "unknown variant `"];
+    let rest = unknown.iter().find_map(|u| message.split_once(u))?.1;
+    let (name, rest) = rest.split_once('`')?;
+    let known = rest
+        .split_once("expected one of ")
+        .or_else(|| rest.split_once("expected "))?
+        .1;
+    let known = known.split([',', ' ']).map(|k| k.trim_matches('`'));
+    did_you_mean(name, known.filter(|k| !k.is_empty() && *k != "or"))
 }
 
 /// Prints diagnostics with snippets on standard error.
@@ -247,19 +284,47 @@ pub fn location(l: &SourceLoc) -> Option<Location> {
 
 /// Prints one JSON object on standard output.
 pub fn print_json(v: &impl serde::Serialize) -> Result<u8> {
-    let mut out = std::io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, v)?;
-    writeln!(out)?;
+    let mut text = serde_json::to_string_pretty(v)?;
+    text.push('\n');
+    match PACKETS_ON_STDOUT.load(Ordering::Relaxed) {
+        true => std::io::stderr().write_all(text.as_bytes())?,
+        false => std::io::stdout().write_all(text.as_bytes())?,
+    }
     Ok(HOLDS)
+}
+
+/// Packets go to the standard output: the result goes to the standard error.
+static PACKETS_ON_STDOUT: AtomicBool = AtomicBool::new(false);
+
+/// From now on the standard output is for packets, if one of these files is `-`.
+///
+/// # Errors
+/// Two of them are.
+pub fn reserve_stdout<'a>(files: impl Iterator<Item = &'a str>) -> Result<()> {
+    match files.filter(|f| *f == "-").count() {
+        0 => Ok(()),
+        1 => {
+            PACKETS_ON_STDOUT.store(true, Ordering::Relaxed);
+            Ok(())
+        }
+        n => anyhow::bail!("the standard output (-) has room for one capture, not for {n}"),
+    }
+}
+
+/// A line of the result.
+pub fn say(line: std::fmt::Arguments<'_>) {
+    let _ = match PACKETS_ON_STDOUT.load(Ordering::Relaxed) {
+        true => writeln!(std::io::stderr(), "{line}"),
+        false => writeln!(std::io::stdout(), "{line}"),
+    };
 }
 
 /// `println!` that does not mind a closed pipe (`onefold ... | head`).
 #[macro_export]
 macro_rules! say {
-    ($($t:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stdout(), $($t)*);
-    }};
+    ($($t:tt)*) => {
+        $crate::common::say(format_args!($($t)*))
+    };
 }
 
 /// `1,234,567`

@@ -35,6 +35,8 @@ pub struct Search {
     pub packets: u64,
     /// Seed of the packets.
     pub seed: u64,
+    /// What shows a difference is made smaller for so long at most.
+    pub shrink_time: Duration,
     /// No longer than this.
     pub deadline: Option<Instant>,
     /// No progress bar.
@@ -71,6 +73,7 @@ pub fn show(
     let look = Look {
         packets: how.packets,
         seed: how.seed,
+        shrink_time: how.shrink_time,
     };
     let mut sent = 0;
     let mut go_on = |at| {

@@ -33,6 +33,9 @@ const PLACES: usize = 20;
 /// On network interfaces packets that show a difference are looked for at least so long.
 const HURRIED: Duration = Duration::from_secs(2);
 
+/// What shows a difference is made smaller for so long at most: who starts a chain waits for it.
+const SHRINKING: Duration = Duration::from_secs(2);
+
 /// What `--no-verify` is answered with.
 pub const UNVERIFIED: &str =
     "--no-verify: nobody has shown that this program is the chain as it is written";
@@ -325,6 +328,7 @@ impl Verifier {
             let how = Search {
                 packets: PACKETS,
                 seed: self.seed,
+                shrink_time: SHRINKING,
                 deadline: Some((begun + most).max(Instant::now() + Duration::from_secs(1))),
                 quiet: self.quiet,
             };

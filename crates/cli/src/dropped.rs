@@ -2,6 +2,7 @@
 //! element drops each, why, and which rule decided.
 
 use crate::common::thousands;
+use crate::files;
 use crate::progress::Progress;
 use crate::runner;
 use anyhow::{Context, Result, bail};
@@ -12,8 +13,24 @@ use onefold_engine::{Graph, TraceStep};
 use onefold_packet::Timestamp;
 use std::path::Path;
 
+/// A packet that went through.
+pub struct Replayed {
+    /// Which of the captures it came from.
+    pub input: usize,
+    /// Which packet of that, from 1.
+    pub number: u64,
+    /// When it came.
+    pub at: Timestamp,
+    /// Its length on the wire.
+    pub length: u32,
+    /// What it did.
+    pub steps: Vec<TraceStep>,
+}
+
 /// A packet that was dropped, or a part of which was.
 pub struct Dropped {
+    /// Which of the captures it came from.
+    pub input: usize,
     /// Which packet of its capture, from 1.
     pub number: u64,
     /// When it came.
@@ -44,15 +61,11 @@ impl Replay {
         let mut readers = Vec::new();
         let mut sources = Vec::new();
         for (port, file) in inputs {
-            if file == "-" {
-                bail!(
-                    "what is dropped is looked for in a pass of its own: standard input can be read once only"
-                );
-            }
             let p = runner::find_port(chain, port, true)?;
             let source = chain.ports.get(p).and_then(|p| p.source);
             sources.push(ElemId(source.unwrap_or(0) as u32));
-            readers.push(CaptureReader::open(file).with_context(|| format!("'{file}'"))?);
+            readers
+                .push(CaptureReader::open(files::twice(file)?).with_context(|| files::told(file))?);
         }
         graph.start_trace();
         Ok(Replay {
@@ -70,6 +83,23 @@ impl Replay {
     /// # Errors
     /// A capture is damaged.
     pub fn next(&mut self) -> Result<Option<Option<Dropped>>> {
+        let next = self.step()?;
+        Ok(next.map(|r| {
+            why(&r.steps).map(|why| Dropped {
+                input: r.input,
+                number: r.number,
+                at: r.at,
+                length: r.length,
+                why,
+            })
+        }))
+    }
+
+    /// The next packet, and all that it did. `None`: there are no more.
+    ///
+    /// # Errors
+    /// A capture is damaged.
+    pub fn step(&mut self) -> Result<Option<Replayed>> {
         let Some(next) = self.merge.next_into(&mut self.frame) else {
             return Ok(None);
         };
@@ -84,12 +114,13 @@ impl Replay {
         self.graph.drain_transmitted(|_, _| {});
         let (steps, _) = self.graph.take_trace();
         self.graph.start_trace();
-        Ok(Some(why(&steps).map(|why| Dropped {
+        Ok(Some(Replayed {
+            input,
             number,
             at: Timestamp(meta.ts_ns),
             length: meta.orig_len,
-            why,
-        })))
+            steps,
+        }))
     }
 }
 
@@ -106,19 +137,21 @@ fn why(steps: &[TraceStep]) -> Option<String> {
     Some(format!("{}: {reason}{by}", step.name))
 }
 
-/// What `--drops` goes with.
+/// What `--drops` and `--alerts` go with.
 ///
 /// # Errors
 /// Packets come from elsewhere, or not as they are in captures.
-pub fn check(captures: bool, as_they_are: bool) -> Result<()> {
+pub fn check(flag: &str, captures: bool, as_they_are: bool) -> Result<()> {
     if !captures {
-        bail!(
-            "--drops is for captures; what a running chain drops: `onefold capture NAME --drop TEXT --out FILE`"
-        );
+        let how = match flag {
+            "--drops" => "what a running chain drops: `onefold capture NAME --drop TEXT -w FILE`",
+            _ => "a running chain counts alerts by rule, see `onefold status` and --rules",
+        };
+        bail!("{flag} is for captures; {how}");
     }
     if !as_they_are {
         bail!(
-            "--drops goes with one worker and with captures as they are; leave out --workers and --adapt"
+            "{flag} goes with one worker and with captures as they are; leave out --workers and --adapt"
         );
     }
     Ok(())

@@ -5,8 +5,10 @@
 #![forbid(unsafe_code)]
 
 mod account;
+mod alerts;
 mod answers;
 mod bench;
+mod bindings;
 mod cache;
 mod classifier;
 mod cmd;
@@ -16,6 +18,7 @@ mod counterexample;
 mod deploy;
 mod dropped;
 mod explain;
+mod files;
 mod gate;
 mod gen_live;
 mod graphview;
@@ -29,10 +32,12 @@ mod progress;
 mod rules;
 mod runner;
 mod sandbox;
+mod schema;
 mod service;
 mod shadow;
 mod xdp;
 
+use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -122,8 +127,20 @@ enum Command {
     /// Keeps privilege for a run (which starts it)
     #[command(name = sandbox::NAME, hide = true)]
     Privileged(cmd::privileged::Args),
-    /// Prints the JSON Schema of the chain file
-    Schema,
+    /// Prints a JSON Schema: of the chain file, or of what a command prints with --json
+    Schema {
+        /// Which one; --list names them
+        #[arg(value_name = "NAME", default_value = schema::CHAIN, value_parser = schema::names())]
+        name: String,
+        /// Names all schemas
+        #[arg(long)]
+        list: bool,
+    },
+    /// Writes manual pages (onefold.1, onefold-run.1 ...) into a folder
+    Man {
+        /// The folder, which is there
+        folder: std::path::PathBuf,
+    },
     /// Prints a completion script for a shell
     Completions {
         /// The shell
@@ -167,7 +184,19 @@ fn main() -> ExitCode {
         Command::Gen(a) => cmd::generate::run(&a),
         Command::Click(a) => cmd::click::run(&a),
         Command::Privileged(a) => cmd::privileged::run(&a),
-        Command::Schema => common::print_json(&onefold_chain::schema()),
+        Command::Schema { list: true, .. } => {
+            for name in schema::names() {
+                say!("{name}");
+            }
+            Ok(common::HOLDS)
+        }
+        Command::Schema { name, .. } => match schema::of(&name) {
+            Some(s) => common::print_json(&s),
+            None => Err(anyhow::anyhow!("there is no schema '{name}'")),
+        },
+        Command::Man { folder } => clap_mangen::generate_to(Cli::command(), &folder)
+            .map(|()| common::HOLDS)
+            .with_context(|| format!("'{}'", folder.display())),
         Command::Completions { shell } => {
             clap_complete::generate(
                 shell,
@@ -182,8 +211,10 @@ fn main() -> ExitCode {
         Ok(status) => ExitCode::from(runner::status(status)),
         // the reader has gone: nobody to tell
         Err(e)
-            if e.downcast_ref::<std::io::Error>()
-                .is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe) =>
+            if e.chain().any(|e| {
+                e.downcast_ref::<std::io::Error>()
+                    .is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+            }) =>
         {
             ExitCode::from(common::HOLDS)
         }

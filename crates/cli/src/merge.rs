@@ -6,14 +6,14 @@ use anyhow::{Context, Result};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
-use onefold_capture::{CaptureReader, CaptureWriter, LinkType, Merge};
+use onefold_capture::{CaptureReader, Merge};
 use onefold_engine::Totals;
 use onefold_engine::flow::FlowStats;
 use onefold_engine::program::Report;
 use onefold_runtime::{Count, LinkState};
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Cores that this process may be executed on.
@@ -31,14 +31,19 @@ pub fn pin(core: usize) -> bool {
     set.set(core).is_ok() && sched_setaffinity(Pid::from_raw(0), &set).is_ok()
 }
 
-/// A file beside `output` that has no name: it takes room until it is closed, however that happens.
+/// A file beside `output` (of a stream: among temporary files) that has no name: it takes room until it is closed,
+/// however that happens.
 ///
 /// # Errors
 /// It cannot be made.
 pub fn unnamed(output: &str) -> Result<File> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let n = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let name = format!("{output}.part-{}-{n}", std::process::id());
+    let beside = match crate::files::is_stream(output) {
+        true => std::env::temp_dir().join("onefold"),
+        false => PathBuf::from(output),
+    };
+    let name = format!("{}.part-{}-{n}", beside.display(), std::process::id());
     let path = Path::new(&name);
     let file = File::options()
         .read(true)
@@ -63,7 +68,7 @@ pub fn captures<'a>(parts: impl Iterator<Item = &'a File>, output: &str) -> Resu
         readers.push(CaptureReader::from_reader(p)?);
     }
     let mut merge = Merge::new(readers);
-    let mut w = CaptureWriter::create_for(output, LinkType::ETHERNET)?;
+    let mut w = onefold_bench::output::capture(output)?;
     let mut frame = Vec::new();
     while let Some(next) = merge.next_into(&mut frame) {
         let (_, meta) = next?;

@@ -5,8 +5,8 @@ mod receivers;
 
 pub use receivers::Receivers;
 
+use crate::files;
 use anyhow::{Result, bail};
-use onefold_capture::CaptureReader;
 use onefold_packet::EtherAddr;
 use onefold_port_dpdk::{Dpdk, DpdkPort, Spec};
 use onefold_port_interface::{Interface, Needs};
@@ -354,7 +354,7 @@ impl PortArg {
     /// When the capture cannot be read.
     pub fn open(&self, share: Option<Share>) -> Result<Box<dyn Port>> {
         let reads = |file: &str| -> Result<CapturePort> {
-            let p = CapturePort::new(&self.port).reads(CaptureReader::open(file)?);
+            let p = CapturePort::new(&self.port).reads(files::open(file)?);
             Ok(match share {
                 Some(s) => p.with_share(s),
                 None => p,

@@ -1,8 +1,10 @@
 //! Captures through a chain: frames merged by time, one clock, an account of every packet.
 
+pub use crate::bindings::{check_bindings, find_port};
 use crate::common;
 use crate::control::Session;
 use crate::deploy::Renewal;
+use crate::files;
 use crate::gate::Gate;
 use crate::live::{self, LivePlan};
 use crate::ports::PortArg;
@@ -10,7 +12,7 @@ use crate::progress::Progress;
 use crate::shadow::ShadowLog;
 use crate::xdp::{DroppedEarly, Offloads};
 use anyhow::{Result, bail};
-use onefold_capture::{CaptureReader, CaptureWriter, Format, LinkType};
+use onefold_capture::{CaptureWriter, Format, LinkType};
 use onefold_chain::Chain;
 use onefold_element::{ElemId, SourceLoc};
 use onefold_engine::flow::FlowStats;
@@ -27,7 +29,6 @@ use signal_hook::flag;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
@@ -199,97 +200,23 @@ pub fn stop() -> onefold_verify::Stop {
 
 /// The packets of these captures, each at the port of its name.
 pub fn packets_of(chain: &Chain, inputs: &[(String, String)]) -> Result<Capture> {
-    let mut files = Vec::new();
+    let mut all = Vec::new();
     for (port, file) in inputs {
         let i = find_port(chain, port, true)?;
         let source = chain.ports.get(i).and_then(|p| p.source).unwrap_or(0);
-        files.push((ElemId(source as u32), file.clone()));
+        all.push((ElemId(source as u32), files::twice(file)?));
     }
-    Ok(Capture::open(&files)?)
-}
-
-/// The chain's ports by name, for binding files to them.
-pub fn find_port(chain: &Chain, name: &str, entry: bool) -> Result<usize> {
-    let known = |want_entry: bool| -> Vec<&str> {
-        let has = |p: &&onefold_chain::ChainPort| {
-            if want_entry {
-                p.source.is_some()
-            } else {
-                !p.sinks.is_empty()
-            }
-        };
-        chain
-            .ports
-            .iter()
-            .filter(has)
-            .map(|p| p.name.as_str())
-            .collect()
-    };
-    let list = known(entry).join(", ");
-    let way = if entry { "enter" } else { "leave" };
-    match chain.ports.iter().position(|p| p.name == name) {
-        None => bail!("the chain has no port '{name}'; packets {way} at: {list}"),
-        Some(i) if entry && chain.ports[i].source.is_none() => {
-            bail!("no packets enter at port '{name}'; they do at: {list}")
-        }
-        Some(i) if !entry && chain.ports[i].sinks.is_empty() => {
-            bail!("no packets leave at port '{name}'; they do at: {list}")
-        }
-        Some(i) => Ok(i),
-    }
-}
-
-/// Looks whether every file is bound to a port that there is, and outputs can be written where they are to be: before
-/// anything takes time. `spec` is the chain as on the command line.
-///
-/// # Errors
-/// A port is not there or has no such way, or a file is bound twice or cannot be.
-pub fn check_bindings(
-    chain: &Chain,
-    spec: &str,
-    inputs: &[(String, String)],
-    outputs: &[(String, String)],
-) -> Result<()> {
-    for (port, file) in inputs {
-        find_port(chain, port, true)?;
-        if !Path::new(file).exists() {
-            bail!(
-                "there is no file '{file}'; hint: `onefold gen --for {spec} --out {file}` makes packets that the chain lets pass"
-            );
-        }
-    }
-    let mut taken = Vec::new();
-    for (port, file) in outputs {
-        let i = find_port(chain, port, false)?;
-        if taken.contains(&i) {
-            bail!("port '{port}' has two output files");
-        }
-        taken.push(i);
-        if inputs.iter().any(|(_, f)| same_file(f, file)) {
-            bail!("'{file}' is an input and an output");
-        }
-        Format::from_path(file)?;
-        let folder = Path::new(file)
-            .parent()
-            .filter(|p| !p.as_os_str().is_empty());
-        if let Some(folder) = folder.filter(|f| !f.is_dir()) {
-            bail!("'{file}': there is no folder '{}'", folder.display());
-        }
-    }
-    Ok(())
+    Ok(Capture::open(&all)?)
 }
 
 /// The time of the first frame of all inputs, which starts the clock.
 pub fn first_time(inputs: &[(String, String)]) -> Result<Timestamp> {
-    let mut first: Option<i64> = None;
+    let mut first: Option<Timestamp> = None;
     for (_, file) in inputs {
-        let mut r = CaptureReader::open(file)?;
-        let mut buf = Vec::new();
-        if let Some(Ok(m)) = r.next_into(&mut buf) {
-            first = Some(first.map_or(m.ts_ns, |f| f.min(m.ts_ns)));
-        }
+        let at = files::first_time(file)?;
+        first = at.into_iter().chain(first).min();
     }
-    Ok(Timestamp(first.unwrap_or(0).max(0)))
+    Ok(first.unwrap_or(Timestamp::ZERO).max(Timestamp::ZERO))
 }
 
 /// Prints what elements have printed, all of it on standard error: standard output is for the result.
@@ -307,7 +234,7 @@ pub fn ports(chain: &Chain, plan: &mut Plan) -> Result<Vec<PortSpec>> {
     for (port, file) in &plan.inputs {
         let i = find_port(chain, port, true)?;
         let source = ElemId(chain.ports[i].source.unwrap_or(0) as u32);
-        let mut p = CapturePort::new(port).reads(CaptureReader::open(file)?);
+        let mut p = CapturePort::new(port).reads(files::open(file)?);
         if let Some(part) = &plan.part {
             p = p.with_share(part.share(i));
         }
@@ -343,7 +270,7 @@ pub fn ports(chain: &Chain, plan: &mut Plan) -> Result<Vec<PortSpec>> {
                         let (_, file) = own.swap_remove(i);
                         CaptureWriter::new(file, Format::PcapNg, LinkType::ETHERNET, 0)?
                     }
-                    None => CaptureWriter::create_for(file, LinkType::ETHERNET)?,
+                    None => onefold_bench::output::capture(file)?,
                 };
                 Some(Box::new(CapturePort::new(port).writes(w)))
             }
@@ -566,7 +493,8 @@ fn captures(
         }
     }
     progress.finish();
-    Ok(interrupted)
+    // a stream ends when a signal comes
+    Ok(interrupted || self::interrupted().load(Ordering::SeqCst))
 }
 
 /// Packets dropped by reason, and by element and reason, most first.
@@ -587,11 +515,4 @@ fn drops(chain: &Chain, shadow: &Shadow) -> (BTreeMap<String, u64>, Vec<Dropped>
     // those of one number stay as they are, by element and reason
     by_element.sort_by_key(|d| std::cmp::Reverse(d.packets));
     (drops, by_element)
-}
-
-fn same_file(a: &str, b: &str) -> bool {
-    match (std::fs::canonicalize(a), std::fs::canonicalize(b)) {
-        (Ok(a), Ok(b)) => a == b,
-        _ => false,
-    }
 }

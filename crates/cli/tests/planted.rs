@@ -197,11 +197,7 @@ impl Planted {
 
     /// Refuted, with a packet that `trace` shows to differ; and `run` refuses.
     fn proof_catches(&self) {
-        let v = json(
-            &self.dir,
-            1,
-            &["verify", "c.click", "--prove", "--program", "bad.txt", "-q"],
-        );
+        let v = json(&self.dir, 1, &[&PROVE[..], &BAD].concat());
         assert_eq!(v["verdict"], "refuted", "{v}");
         // time enough on a busy machine
         let last = ["--program", "bad.txt", "--verify-time", "120"];
@@ -321,6 +317,7 @@ fn router_packets() -> Vec<(i64, Packet)> {
         .collect()
 }
 
+const PROVE: [&str; 6] = ["verify", "c.click", "--prove", "-q", "--shrink-time", "1"];
 const BAD: [&str; 2] = ["--program", "bad.txt"];
 const UNPROVED: [&str; 3] = ["--program", "bad.txt", "--no-verify"];
 

@@ -81,14 +81,12 @@ fn what_comes_out_is_what_comes_out_of_one_process() {
         (&["router"], &["fw", "router", "nat"]),
     ] {
         let chain = isp_edge(&dir, functions, "");
-        let mode = [
-            "--mode",
-            if names.len() == 2 {
-                "reference"
-            } else {
-                "auto"
-            },
-        ];
+        // rings of any length
+        let mode = match functions.len() {
+            3 => ["--mode", "auto", "--ring", "64"],
+            _ if names.len() == 2 => ["--mode", "reference", "--ring", "16384"],
+            _ => ["--mode", "auto", "--ring", "1024"],
+        };
         let (l, w, all) = through(&dir, &chain, &mode);
         assert!(l == lan && w == wan, "{functions:?} in processes");
         for key in [

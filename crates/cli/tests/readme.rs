@@ -124,3 +124,58 @@ fn readmes_firewall_does_what_it_says() {
         );
     }
 }
+
+/// The first line of what was printed, from a line on, that a shown line stands for; what follows a last ` ...` may be
+/// anything.
+fn printed(shown: &str, out: &[&str], from: usize) -> Option<usize> {
+    let is = |line: &&str| match shown.strip_suffix(" ...") {
+        Some(begin) => line.starts_with(begin),
+        None => line.trim_end() == shown,
+    };
+    let rest = out.get(from..)?;
+    rest.iter().position(is).map(|i| from + i)
+}
+
+/// docs/first-hour.md from top to bottom: its files are saved, its commands run, and they print what it shows.
+#[test]
+fn the_first_hour_is_as_it_is_told() {
+    let text = std::fs::read_to_string(root().join("docs/first-hour.md")).unwrap();
+    let dir = temp("first-hour");
+    let mut ran = 0;
+    let blocks: Vec<&str> = text.split("```").collect();
+    for pair in blocks.chunks(2) {
+        let [before, block] = pair else { continue };
+        let Some(lines) = block.strip_prefix("console\n") else {
+            // the name in front of it, the last in the text
+            let name = before.trim_end().rsplit('`').nth(1).unwrap();
+            std::fs::write(dir.join(name), block.trim_start()).unwrap();
+            continue;
+        };
+        for command in lines.split("$ ").skip(1) {
+            let (line, shown) = command.split_once('\n').unwrap();
+            let o = shell(&dir, line);
+            let text = String::from_utf8_lossy(&o.stdout).into_owned();
+            let out: Vec<&str> = text.lines().collect();
+            // 1 is a no
+            let status = o.status.code();
+            assert!(matches!(status, Some(0 | 1)), "{line}: {status:?}\n{text}");
+            let (mut at, mut anywhere) = (0, false);
+            for s in shown.trim_end().lines() {
+                if s == "..." {
+                    anywhere = true;
+                    continue;
+                }
+                let found = printed(s, &out, at);
+                let there = found.filter(|i| anywhere || *i == at);
+                let i = there.unwrap_or_else(|| panic!("{line}: no line '{s}' at {at} in\n{text}"));
+                (at, anywhere) = (i + 1, false);
+            }
+            assert!(
+                anywhere || at == out.len(),
+                "{line}: more is printed\n{text}"
+            );
+            ran += 1;
+        }
+    }
+    assert!(ran > 10, "{ran}");
+}

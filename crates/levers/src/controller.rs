@@ -486,7 +486,8 @@ impl Controller {
     pub fn pause(&self, begun: Nanos) {
         let now = sys::now();
         let took = now.saturating_sub(begun);
-        let next = begun.saturating_add(self.period());
+        let asked = self.policy.as_ref().map_or(0, |p| p.rests()).min(WATCH);
+        let next = begun.saturating_add(self.period().max(asked));
         // a look during which others had the core took no longer for that
         let rest = (3 * took.min(LONGEST_LOOK)).max(LEAST_PAUSE);
         sys::sleep_until(next.max(now + rest));

@@ -71,7 +71,7 @@ pub use region::{
     HEADROOM, MOST_NFS, MOST_RINGS, MOST_SLOTS, NO_CLASS, NfBlock, Orders, Region, Ring, Said,
     Shape, ShapeError, WhenFull,
 };
-pub use ring::{Consumer, Descriptor, Producer, RingError, RingMemory, occupancy};
+pub use ring::{Consumer, Descriptor, MOST_PLACES, Producer, RingError, RingMemory, occupancy};
 pub use seat::{Arrived, LONGEST_SLEEP, SPARE_SLOTS, Seat, SeatError, Waker};
 pub use space::{Isolation, NetSpace, Network, unprepared};
 pub use watch::Watch;

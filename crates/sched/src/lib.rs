@@ -65,6 +65,12 @@ pub trait Policy {
     /// How often it wants to be asked, in ns; more often does no harm.
     fn period(&self) -> Nanos;
 
+    /// What it has seen the last time does not call for anything before so long, in ns: who pays for every look need
+    /// not ask it earlier. At least its period.
+    fn rests(&self) -> Nanos {
+        self.period()
+    }
+
     /// Does it look at [`NfView::queued`]? To find it out takes time.
     fn sees_chains(&self) -> bool {
         false

@@ -102,6 +102,8 @@ pub struct Unis {
     cores: Vec<Core>,
     /// Since when an NF has had packets and not run.
     waits: Vec<Option<Nanos>>,
+    /// Until something can happen on a core, as far as costs tell, in ns.
+    rests: Nanos,
 }
 
 impl Unis {
@@ -144,6 +146,7 @@ impl Unis {
                 false => Vec::new(),
             },
             last_update: 0,
+            rests: config.period,
             topology: topology.clone(),
             config,
             costs,
@@ -175,6 +178,24 @@ impl Unis {
                 *cost = e.median().unwrap_or(*cost).max(1);
             }
         }
+    }
+
+    /// Half of the time until the NF that runs on a core has used its slice, has worked off what waits for it, or has
+    /// filled the next ring, whichever comes first; nothing, where it has nothing to do. With every look half of what
+    /// is left goes by, so that a cost that was too high does little harm.
+    fn foresee(&self, core: &Core, seen: &Observation<'_>) -> Option<Nanos> {
+        let nf = core.current?;
+        let v = seen.nfs.get(nf)?;
+        let cost = self.costs.get(nf).copied()?;
+        let waiting = v.input.occupancy.saturating_sub(self.config.theta_min);
+        let most = self.config.theta_max.unwrap_or(1.0) * f64::from(v.output.capacity);
+        let room = match v.output.capacity {
+            0 => u32::MAX,
+            _ => (most as u32).saturating_sub(v.output.occupancy),
+        };
+        let work = cost.saturating_mul(Nanos::from(waiting.min(room)));
+        let left = (core.begun + core.slice).saturating_sub(seen.now);
+        Some(work.min(left) / 2)
     }
 
     fn has_room(&self, v: &NfView) -> bool {
@@ -250,6 +271,10 @@ impl Policy for Unis {
         self.config.period
     }
 
+    fn rests(&self) -> Nanos {
+        self.rests
+    }
+
     fn decide(
         &mut self,
         seen: &Observation<'_>,
@@ -271,6 +296,16 @@ impl Policy for Unis {
                 *to = plan;
             }
         }
+        let soonest = self
+            .cores
+            .iter()
+            .filter_map(|c| self.foresee(c, seen))
+            .min();
+        self.rests = match self.config.ageing {
+            // as published: every period
+            Ageing::Faithful => self.config.period,
+            Ageing::After(age) => soonest.unwrap_or(0).min(age / 2).max(self.config.period),
+        };
         Ok(())
     }
 }

@@ -76,6 +76,7 @@ fn fate(g: &Graph, ports: &[Port], p: &Program) -> (Fate, Proof) {
     let look = Look {
         packets: 20_000,
         seed: 1,
+        shrink_time: Duration::from_secs(1),
     };
     let open = settle(g, p, &proof.different).open;
     let shown = || witness::refute(g, p, ports, &open, &look, &mut |_| true).unwrap();

@@ -50,6 +50,7 @@ fn refuted(name: &str, what: &str, g: &Graph, ports: &[Port], parts: &[Program])
     let look = Look {
         packets: 20_000,
         seed: 1,
+        shrink_time: Duration::from_secs(1),
     };
     let shown = refute(g, &whole, ports, &proof.different, &look, &mut |_| true).unwrap();
     assert!(shown.is_some(), "{name}, {what}: {:#?}", proof.different);

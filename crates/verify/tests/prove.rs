@@ -38,7 +38,7 @@ fn shown(g: &Graph, p: &Program, proof: &Proof) -> bool {
         d.frames.iter().any(seen)
     });
     let ports = ports(g);
-    let found = || witness::campaign(g, p, &ports, 20_000, 1, &mut |_| true).unwrap();
+    let found = || witness::campaign(g, p, &ports, &MANY, &mut |_| true).unwrap();
     alone || found().is_some()
 }
 
@@ -131,9 +131,15 @@ fn wrong_checksum() -> (Graph, Program, Proof) {
     (g, p, proof)
 }
 
+const MANY: witness::Look = witness::Look {
+    packets: 20_000,
+    ..FEW
+};
+
 const FEW: witness::Look = witness::Look {
     packets: 0,
     seed: 1,
+    shrink_time: Duration::from_secs(1),
 };
 
 /// Packets may come round to where the program hands them over, and no model says what happens to them there. What is

@@ -25,6 +25,7 @@ pub mod own;
 mod results;
 mod scc;
 mod unis;
+mod unis_rings;
 
 pub use results::{Cell, Figures, Line, Results};
 
@@ -51,6 +52,7 @@ pub const ALL: &[&Experiment] = &[
     &unis::COLOCATED,
     &unis::BATCHES,
     &unis::OCCUPANCY,
+    &unis_rings::SLICES,
     &fabrics::SWITCHED,
     &scc::ROUTERS,
     &lengths::MERGED,
@@ -300,6 +302,8 @@ pub struct Setting {
     pub runs: Vec<Run>,
     /// Longer (or shorter) than the harness measures by itself, by so much.
     pub longer: f64,
+    /// Places of rings, if not as many as a run makes by itself.
+    pub ring: Option<u32>,
 }
 
 impl Setting {
@@ -314,6 +318,7 @@ impl Setting {
             steps: Vec::new(),
             runs: Vec::new(),
             longer: 1.0,
+            ring: None,
         }
     }
 

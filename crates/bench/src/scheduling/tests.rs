@@ -132,3 +132,43 @@ fn lines_judge_what_was_measured() {
         "{lines:?}"
     );
 }
+
+#[test]
+fn a_slice_from_which_on_switches_do_not_matter() {
+    let settings = (unis_rings::SLICES.settings)(false);
+    let mut r = Results::new(&settings);
+    // slices of 0.1 ms for each 1,024 places; 50 us are lost with each switch, and with the shortest rings twice that
+    for c in &mut r.cells {
+        let slice = 100.0 * c.x / 1024.0;
+        let lost = if c.x < 2000.0 { 100.0 } else { 50.0 };
+        let rate = match c.run.as_str() {
+            "unis" => 2.0 * (1.0 - lost / (slice + lost)),
+            _ => 2.0,
+        };
+        let switches = 1e6 / (slice + lost);
+        c.rounds.push(Figures::from([
+            ("Mpps".to_string(), rate),
+            ("switches/s".to_string(), switches),
+        ]));
+    }
+    let lines = (unis_rings::SLICES.lines)(&r);
+    let held: Vec<Option<bool>> = lines.iter().map(|l| l.held).collect();
+    assert_eq!(held, [Some(true); 4], "{lines:?}");
+    let said = |i: usize, what: &str| lines.get(i).is_some_and(|l| l.got.contains(what));
+    // light: 450 us, of which 11% are lost; medium: 1,650 us, of which 3% are
+    assert!(said(0, "from slices of 450 us on"), "{lines:?}");
+    assert!(said(2, "from slices of 1650 us on"), "{lines:?}");
+    assert!(
+        said(1, "1024 places: 100 us, 4096 places: 50 us"),
+        "{lines:?}"
+    );
+    // longer rings do not help
+    for c in r.cells.iter_mut().filter(|c| c.run == "unis") {
+        c.rounds.iter_mut().for_each(|f| {
+            f.insert("Mpps".to_string(), 1.0);
+        });
+    }
+    let lines = (unis_rings::SLICES.lines)(&r);
+    let held: Vec<Option<bool>> = lines.iter().map(|l| l.held).collect();
+    assert_eq!(held, [Some(false); 4], "{lines:?}");
+}

@@ -195,6 +195,8 @@ pub fn run(args: &Args, spec: &str) -> Result<u8> {
     if g.reverse.as_deref() == Some(out) {
         bail!("--reverse: the same file as --out");
     }
+    let both = g.out.iter().chain(&g.reverse);
+    common::reserve_stdout(both.filter_map(|f| f.to_str()))?;
     let packets = g.frames();
     let flows = match g.flows {
         Some(0) => bail!("--flows 0: expected 1 or more"),
@@ -219,6 +221,7 @@ pub fn run(args: &Args, spec: &str) -> Result<u8> {
         out: out.to_path_buf(),
         reverse: g.reverse.clone(),
     };
+    crate::runner::catch_interrupt();
     let written = write_aimed(&found.aimed, &how, &mut Bar::new(args.quiet))?;
     let told = Told {
         chain: &found.chain,
@@ -281,6 +284,7 @@ impl Told<'_> {
                 "filters": self.aimed.spots.0,
                 "filters_hit": self.aimed.spots.1,
             },
+            "stopped": s.stopped,
             "seconds": self.seconds,
         })
     }

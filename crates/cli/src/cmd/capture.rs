@@ -36,7 +36,7 @@ pub struct Args {
     /// Packets of this traffic class, as `status` and `explain` number them
     #[arg(long, value_name = "STAGE.ACTION")]
     class: Option<String>,
-    /// A pcapng file with a comment for each packet; without it packets are printed
+    /// A pcapng file with a comment for each packet, - for the standard output; without it packets are printed
     #[arg(short = 'w', long = "write", value_name = "FILE")]
     write: Option<PathBuf>,
     /// So many packets; until Ctrl-C if not given
@@ -69,6 +69,15 @@ impl Out {
             return Ok(Out::Text);
         };
         let shown = path.display();
+        if path.as_os_str() == "-" {
+            let out = onefold_bench::output::file(path)?;
+            return Ok(Out::File(CaptureWriter::new(
+                out,
+                Format::PcapNg,
+                LinkType::ETHERNET,
+                0,
+            )?));
+        }
         if Format::from_path(path)? != Format::PcapNg {
             bail!("'{shown}': only pcapng keeps what is said of packets; call it .pcapng");
         }

@@ -3,8 +3,10 @@
 use crate::common;
 use crate::gen_live::LiveArgs;
 use crate::progress::Progress;
+use crate::runner;
 use anyhow::Result;
 use onefold_bench::{GenArgs, run as generate};
+use std::sync::atomic::Ordering;
 
 /// Options of `onefold gen`.
 #[derive(clap::Args, Debug)]
@@ -51,7 +53,7 @@ impl onefold_bench::Progress for Bar {
         if done >= total {
             bar.finish();
         }
-        true
+        !runner::interrupted().load(Ordering::Relaxed)
     }
 }
 
@@ -63,6 +65,9 @@ pub fn run(args: &Args) -> Result<u8> {
     if let Some(chain) = &args.aim {
         return super::aimed::run(args, chain);
     }
+    let files = [&args.gen_args.out, &args.gen_args.reverse];
+    common::reserve_stdout(files.into_iter().flatten().filter_map(|f| f.to_str()))?;
+    runner::catch_interrupt();
     let summary = generate(&args.gen_args, &mut Bar::new(args.quiet))?;
     if args.json {
         return common::print_json(&summary);

@@ -69,6 +69,7 @@ pub fn run(args: &Args, chain: &Chain) -> Result<Option<Judged>> {
     let how = Search {
         packets: PACKETS,
         seed: args.seed,
+        shrink_time: Duration::from_secs(args.shrink_time.into()),
         deadline: None,
         quiet: args.quiet,
     };

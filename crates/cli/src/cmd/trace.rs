@@ -1,5 +1,6 @@
 //! `onefold trace`: one packet, every decision.
 
+mod before;
 mod first_drop;
 mod live;
 mod text;
@@ -10,8 +11,8 @@ use crate::program;
 use crate::progress::Busy;
 use crate::runner;
 use anyhow::{Context, Result, bail};
+use before::{Asked, Frames};
 use clap::ValueEnum;
-use onefold_capture::CaptureReader;
 use onefold_chain::Chain;
 use onefold_element::ElemId;
 use onefold_element::model::Binding;
@@ -42,6 +43,7 @@ pub enum Mode {
     through a copy of it; they themselves go their way.\n\n\
     Examples:\n  \
     onefold trace isp-edge --in lan=lan.pcap#17\n  \
+    onefold trace isp-edge --in wan=wan.pcap#9 --in lan=lan.pcap     a reply, behind its request\n  \
     onefold trace isp-edge --in lan=lan.pcap --first-drop 'no route'\n  \
     onefold trace isp-edge --hex lan=0200000000010200000000020800450000...\n  \
     onefold trace --live isp-edge --port lan --filter 'udp && dst port 53' --count 3\n  \
@@ -53,20 +55,21 @@ pub struct Args {
     chain: ChainArgs,
     #[command(flatten)]
     live: live::LiveArgs,
-    /// Packet N (from 1) of a capture that arrives at a port; without #N with --first-drop
+    /// Packet N (from 1) of a capture that arrives at a port; without #N with --first-drop, and for captures of other
+    /// ports, whose packets up to then pass the chain, too: so a reply is traced behind what it answers
     #[arg(
         long = "in",
         value_name = "PORT=FILE[#N]",
         value_parser = common::port_file,
         required_unless_present_any = ["hex", "live"]
     )]
-    input: Option<(String, String)>,
-    /// The first packet of the capture (--in PORT=FILE) that is dropped, and only if its element and reason have this
+    inputs: Vec<(String, String)>,
+    /// The first packet of the captures (--in PORT=FILE) that is dropped, and only if its element and reason have this
     /// text in them
-    #[arg(long, value_name = "REASON", num_args = 0..=1, default_missing_value = "", requires = "input")]
+    #[arg(long, value_name = "REASON", num_args = 0..=1, default_missing_value = "", requires = "inputs")]
     first_drop: Option<String>,
     /// A frame in hexadecimal; without PORT it arrives at the chain's first port
-    #[arg(long, value_name = "[PORT=]HEX", conflicts_with = "input")]
+    #[arg(long, value_name = "[PORT=]HEX", conflicts_with = "inputs")]
     hex: Option<String>,
     /// Only this packet: the ones before it are left out
     #[arg(long)]
@@ -103,7 +106,7 @@ pub fn run(args: &Args) -> Result<u8> {
     };
     let p = runner::find_port(&chain, &port, true)?;
     let source = ElemId(chain.ports[p].source.unwrap_or(0) as u32);
-    let start = before.first().map_or(at, |(_, t)| *t);
+    let start = before.first().map_or(at, |b| b.at);
     let options = BuildOptions {
         seed: args.seed,
         start,
@@ -169,44 +172,35 @@ pub fn run(args: &Args) -> Result<u8> {
     })
 }
 
-/// The packet that is asked for: its port, the packets before it, and itself.
-type Asked = (String, Frames, (Vec<u8>, Timestamp));
-
 /// Finds it; `None`: no packet is dropped, which was said.
 fn packet(args: &Args, chain: &Chain) -> Result<Option<Asked>> {
-    if let (Some(reason), Some((port, file))) = (&args.first_drop, &args.input) {
-        let input = [(port.clone(), file.clone())];
-        let Some((n, why)) = first_drop::find(args, chain, &input, reason)? else {
+    if let Some(reason) = &args.first_drop {
+        let Some(d) = first_drop::find(args, chain, &args.inputs, reason)? else {
             let what = match reason.as_str() {
                 "" => "no packet is dropped".to_string(),
                 r => format!("no packet is dropped for a reason with '{r}' in it"),
             };
-            crate::say!("{file}: {what}");
+            let all: Vec<&str> = args.inputs.iter().map(|(_, f)| f.as_str()).collect();
+            crate::say!("{}: {what}", all.join(", "));
             return Ok(None);
         };
+        let (n, file) = (d.number, args.inputs.get(d.input).map_or("", |(_, f)| f));
         if !args.json {
-            crate::say!("packet {n} of {file} is dropped by {why}");
+            crate::say!("packet {n} of {file} is dropped by {}", d.why);
         }
-        let (before, frame, at) = read_until(file, n)?;
-        return Ok(Some((port.clone(), before, (frame, at))));
+        return before::until(chain, &args.inputs, (d.input, n)).map(Some);
     }
     one_packet(args, chain).map(Some)
 }
 
 /// The packet that is named.
 fn one_packet(args: &Args, chain: &Chain) -> Result<Asked> {
-    Ok(match (&args.input, &args.hex) {
-        (Some((port, spec)), _) => {
-            let (file, n) = spec.rsplit_once('#').context("expected PORT=FILE#N; hint: which packet of the capture, from 1, as in lan=lan.pcap#1")?;
-            let n: u64 = n
-                .parse()
-                .ok()
-                .filter(|n| *n > 0)
-                .context("expected a packet's number, from 1, behind '#'")?;
-            let (before, frame, at) = read_until(file, n)?;
-            (port.clone(), before, (frame, at))
-        }
-        (None, Some(hex)) => {
+    if !args.inputs.is_empty() {
+        let (inputs, which) = before::named(&args.inputs)?;
+        return before::until(chain, &inputs, which);
+    }
+    Ok(match &args.hex {
+        Some(hex) => {
             let (port, hex) = match hex.split_once('=') {
                 Some((p, h)) => (p.to_string(), h),
                 None => {
@@ -220,7 +214,7 @@ fn one_packet(args: &Args, chain: &Chain) -> Result<Asked> {
             };
             (port, Vec::new(), (parse_hex(hex)?, Timestamp::from_secs(1)))
         }
-        (None, None) => bail!("give a packet with --in PORT=FILE#N or --hex"),
+        None => bail!("give a packet with --in PORT=FILE#N or --hex"),
     })
 }
 
@@ -233,9 +227,9 @@ fn level(
 ) -> Taken {
     let mut flow = FlowRunner::new(r.fork(), DEFAULT_FLOWS);
     let mut now = Timestamp::ZERO;
-    for (data, t) in before {
-        now = now.max(*t);
-        flow.inject(source, data, now);
+    for b in before {
+        now = now.max(b.at);
+        flow.inject(b.source, &b.frame, now);
         flow.drain_transmitted(|_, _| {});
     }
     flow.inject_and_tell(source, frame, at)
@@ -253,7 +247,7 @@ struct Followed {
 }
 
 fn now_of(before: &Frames) -> Timestamp {
-    let times = before.iter().map(|(_, t)| *t);
+    let times = before.iter().map(|b| b.at);
     times.max().unwrap_or(Timestamp::ZERO)
 }
 
@@ -266,9 +260,9 @@ fn follow(
     (frame, at): (&[u8], Timestamp),
 ) -> Followed {
     let mut now = Timestamp::ZERO;
-    for (data, t) in before {
-        now = now.max(*t);
-        r.inject(source, data, now);
+    for b in before {
+        now = now.max(b.at);
+        r.inject(b.source, &b.frame, now);
         r.graph_mut().drain_transmitted(|_, _| {});
     }
     r.start_trace();
@@ -284,24 +278,6 @@ fn follow(
         truncated,
         outs,
     }
-}
-
-type Frames = Vec<(Vec<u8>, Timestamp)>;
-
-/// Frames 1 to n-1, and frame n with its time.
-fn read_until(file: &str, n: u64) -> Result<(Frames, Vec<u8>, Timestamp)> {
-    let mut r = CaptureReader::open(file)?;
-    let mut before = Vec::new();
-    let mut buf = Vec::new();
-    for i in 1..=n {
-        match r.next_into(&mut buf) {
-            None => bail!("'{file}' has only {} packets", i - 1),
-            Some(Err(e)) => return Err(e.into()),
-            Some(Ok(m)) if i == n => return Ok((before, buf, Timestamp(m.ts_ns))),
-            Some(Ok(m)) => before.push((buf.clone(), Timestamp(m.ts_ns))),
-        }
-    }
-    bail!("'{file}' has no packet {n}")
 }
 
 fn parse_hex(s: &str) -> Result<Vec<u8>> {

@@ -1,6 +1,7 @@
 //! `onefold status`: how a run stands, as one JSON object.
 
 use super::session::Snapshot;
+use crate::alerts;
 use crate::cmd::run::{self, report};
 use crate::merge;
 use crate::program;
@@ -29,6 +30,7 @@ pub fn json(
     let s = all.first()?;
     let o = &s.outcome;
     let mut v = report::json(o, mode, None);
+    let chain = s.chain.clone();
     let into = v.as_object_mut()?;
     into.insert("name".into(), name.into());
     into.insert("pid".into(), std::process::id().into());
@@ -66,6 +68,10 @@ pub fn json(
         any = true;
     }
     if any {
+        into.insert(
+            "alerts".into(),
+            alerts::json(&alerts::table(&chain, &listed)),
+        );
         into.insert("rules".into(), rules::json(&listed).into());
     }
     Some(v)

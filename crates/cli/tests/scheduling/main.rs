@@ -217,6 +217,16 @@ fn policies_are_listed_and_wrong_ones_are_told_with_a_cure() {
     ];
     let (_, err) = run(&dir, 2, &merged);
     assert!(err.contains("run: process"), "{err}");
+    let ring = |places| [&merged[..4], &["--ring", places][..]].concat();
+    let (_, err) = run(&dir, 2, &ring("128"));
+    assert!(err.contains("run: process"), "{err}");
+    for wrong in ["32", "1000", "131072", "many"] {
+        let (_, err) = run(&dir, 2, &ring(wrong));
+        assert!(
+            err.contains("a power of two of places, 64 to 65536"),
+            "{err}"
+        );
+    }
     std::fs::write(dir.join("merged.yaml"), format!("{text}schedule: rr\n")).unwrap();
     let (_, err) = run(&dir, 2, &["check", "merged.yaml"]);
     assert!(

@@ -1,7 +1,8 @@
 use super::{run, topology};
 use onefold_sched::sim::{Model, Report, Source};
 use onefold_sched::{
-    Ageing, Cooperative, MILLISECOND, Topology, TopologyError, Unis, UnisConfig, UnisError,
+    Ageing, Cooperative, Decisions, Level, MILLISECOND, NfView, Observation, Policy, Topology,
+    TopologyError, Unis, UnisConfig, UnisError,
 };
 
 fn chain(length: usize) -> Topology {
@@ -168,4 +169,55 @@ fn slices_are_cost_times_gamma_times_places() {
     };
     assert_eq!(u.slice(0, output), 153_600);
     assert_eq!(u.slice(1, onefold_sched::Level::default()), 153_600);
+}
+
+/// What costs tell is believed by half: so many packets wait for the first NF, and so many are in front of the second.
+#[test]
+fn it_need_not_be_asked_before_a_slice_can_end() {
+    let t = chain(2);
+    let seen = |waiting: u32, ahead: u32| {
+        let level = |occupancy| Level {
+            occupancy,
+            capacity: 2048,
+        };
+        let none = Level::default();
+        let views = [(level(waiting), level(ahead)), (level(ahead), none)];
+        views.map(|(input, output)| NfView {
+            input,
+            output,
+            ..NfView::default()
+        })
+    };
+    let rests = |config: UnisConfig, waiting: u32, ahead: u32, passed: u64| {
+        let mut policy = unis(&t, 100, config);
+        let mut to = Decisions::new(&t);
+        let nfs = seen(waiting, ahead);
+        for now in [0, passed] {
+            policy
+                .decide(&Observation { now, nfs: &nfs }, &mut to)
+                .unwrap();
+        }
+        policy.rests()
+    };
+    let config = UnisConfig::default();
+    // a slice is 100 ns x 0.75 x 2,048 packets
+    assert_eq!(rests(config, 2048, 0, 0), 76_800);
+    assert_eq!(rests(config, 2048, 0, 100_000), 26_800);
+    // 200 packets to be worked off, or room for 300
+    assert_eq!(rests(config, 256, 0, 0), 10_000);
+    assert_eq!(rests(config, 2048, 1236, 0), 15_000);
+    // nothing to do: it may come at any time
+    assert_eq!(rests(config, 0, 0, 0), config.period);
+    // nobody waits longer than ageing has it
+    let slow = UnisConfig {
+        gamma: 100.0,
+        theta_max: None,
+        ..config
+    };
+    assert_eq!(rests(slow, 2048, 0, 0), 99_600);
+    let published = UnisConfig {
+        ageing: Ageing::Faithful,
+        ..config
+    };
+    assert_eq!(rests(published, 2048, 0, 0), config.period);
 }

@@ -4,21 +4,27 @@
 //! packet is left is not. "Never" and "nothing would change" are proved; where a bound ends the search, nothing is
 //! said.
 
-use super::filters::{Exists, exists};
+use super::boxes::bits::{Bits, clear_bit, has, keep, ones, set_bit};
+use super::boxes::{Boxes, Cube, Point};
 use super::list::{List, ListOutcome, World};
+use super::search::{Found, exists};
+use crate::cubes::tightened;
 use crate::generate::solve::Maker;
 use crate::rng::Rng;
 use onefold_element::model::ValueSet;
-use onefold_synth::Program;
 use onefold_synth::program::{Dim, Filter};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most earlier rules of which it is asked whether they decide about packets of one that never does.
-const MAX_DECIDERS: usize = 4_000;
+/// Most earlier rules that overlap one of which each is asked whether it decides about its packets.
+const MAX_COUNTED: usize = 64;
+/// Packets that are drawn for each of them before.
+const POINTS: usize = 2;
+/// Filters that may be looked at for one rule, in one of the questions about it.
+const WORK: usize = 20_000_000;
 /// Most rules that are named as reasons.
 const MAX_BY: usize = 16;
-/// Frames of a rule that are tried before anything is searched.
-const SAMPLES: usize = 4;
+/// Packets of a rule that are tried before it is asked which rules behind it would decide.
+const SAMPLES: usize = 12;
 /// Most parts of a set for which a frame is sought.
 const MAX_FRAMES: usize = 64;
 
@@ -60,6 +66,8 @@ pub struct Finding {
     pub by: Vec<Option<usize>>,
     /// So many of them in all.
     pub of: usize,
+    /// There may be more of them: where many overlap the rule, only those are counted that packets were found for.
+    pub more: bool,
     /// The rules stand behind it; else before it.
     pub behind: bool,
     /// A frame that fits the rule, and about which one of the others decides, or would.
@@ -109,16 +117,101 @@ enum Said {
 /// Who decides: a rule by number, or none.
 type Who = Option<u32>;
 
+/// A list in one of its worlds.
+struct Side<'a> {
+    list: &'a List,
+    boxes: Boxes,
+    /// Lines whose filters are exactly what their rules take.
+    exact: Bits,
+    /// By line: the rule it belongs to; lines of arguments that belong to none have numbers of their own.
+    of: Vec<Who>,
+    /// By rule: its lines.
+    lines: BTreeMap<u32, Vec<usize>>,
+}
+
+impl Side<'_> {
+    fn of(&self, line: usize) -> Who {
+        self.of.get(line).copied().flatten()
+    }
+
+    fn fate(&self, line: usize) -> ListOutcome {
+        let line = self.list.lines.get(line);
+        line.map_or(ListOutcome::Unknown, |l| l.fate)
+    }
+
+    fn filter(&self, line: usize) -> &Filter {
+        static ANY: Filter = Filter(Vec::new());
+        self.list.filters.get(line).unwrap_or(&ANY)
+    }
+
+    /// The first `until` lines that meet a set, those of a rule left out.
+    fn others(&self, cube: &Cube, until: usize, rule: u32) -> Bits {
+        let mut all = self.boxes.overlapping(cube, until);
+        for l in self.lines.get(&rule).into_iter().flatten() {
+            clear_bit(&mut all, *l);
+        }
+        all
+    }
+
+    /// Those of them that are exact.
+    fn before(&self, cube: &Cube, until: usize, rule: u32) -> Bits {
+        let mut all = self.others(cube, until, rule);
+        keep(&mut all, &self.exact);
+        all
+    }
+
+    /// The first exact line of these, and from `from` on, that a packet fits, and whether that is certain: no line
+    /// before it may take the packet, too.
+    fn decider(&self, p: &Point, among: &Bits, from: usize) -> Option<(usize, bool)> {
+        let mut certain = true;
+        let mut from = from;
+        // Bound: the number of lines
+        while let Some(i) = self.boxes.first(p, among, from) {
+            if has(&self.exact, i) {
+                return Some((i, certain));
+            }
+            certain = false;
+            from = i + 1;
+        }
+        None
+    }
+
+    /// Packets of a set that are like most, as far as the list tells.
+    fn usual(&self, cube: &Cube) -> Option<Cube> {
+        if self.list.world == World::Frames {
+            return Some(cube.clone());
+        }
+        let mut cube = cube.clone();
+        for (dim, value) in usual_packet(self.list.six) {
+            cube = self.boxes.with_value(cube, dim, value)?;
+        }
+        Some(cube)
+    }
+
+    /// A frame of a set about which a line decides.
+    fn frame(&self, maker: &Maker, rng: &mut Rng, part: &Cube, decides: usize) -> Option<Vec<u8>> {
+        let mut f = self.boxes.filter(part);
+        if self.list.world != World::Frames {
+            for (d, v) in usual_packet(self.list.six) {
+                if !f.narrow(d, &ValueSet::one(v), d.width()) {
+                    return None;
+                }
+            }
+        }
+        let frame = maker.frame(&f, rng)?;
+        let p = self.boxes.point(&frame);
+        let near = self
+            .boxes
+            .overlapping(&self.boxes.around(&p), self.boxes.len());
+        (self.decider(&p, &near, 0) == Some((decides, true))).then_some(frame)
+    }
+}
+
 struct Look<'a> {
-    worlds: &'a [List],
+    sides: Vec<Side<'a>>,
     rules: &'a [Vec<usize>],
-    /// By world and line: the rule it belongs to; lines of arguments that belong to none have numbers of their own.
-    of: Vec<Vec<Who>>,
-    /// By world and rule: its lines.
-    lines: Vec<BTreeMap<u32, Vec<usize>>>,
     /// Arguments of numbers that belong to no rule.
     others: Vec<usize>,
-    program: Program,
     maker: Maker,
     rng: Rng,
 }
@@ -130,10 +223,11 @@ impl<'a> Look<'a> {
             number.extend(r.iter().map(|a| (*a, i as u32)));
         }
         let mut others = Vec::new();
-        let (mut of, mut lines) = (Vec::new(), Vec::new());
+        let mut sides = Vec::with_capacity(worlds.len());
         for w in worlds {
-            let mut mine: Vec<Who> = Vec::with_capacity(w.lines.len());
-            let mut by: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+            let mut of: Vec<Who> = Vec::with_capacity(w.lines.len());
+            let mut lines: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+            let mut exact = vec![0; w.lines.len().div_ceil(64)];
             for (i, l) in w.lines.iter().enumerate() {
                 let who = l.argument.map(|a| {
                     *number.entry(a).or_insert_with(|| {
@@ -142,20 +236,28 @@ impl<'a> Look<'a> {
                     })
                 });
                 if let Some(n) = who {
-                    by.entry(n).or_default().push(i);
+                    lines.entry(n).or_default().push(i);
                 }
-                mine.push(who);
+                if l.exact {
+                    set_bit(&mut exact, i);
+                }
+                of.push(who);
             }
-            of.push(mine);
-            lines.push(by);
+            let filters: Vec<Filter> = (0..w.filters.len())
+                .filter_map(|i| w.filters.get(i).cloned())
+                .collect();
+            sides.push(Side {
+                list: w,
+                boxes: Boxes::new(&filters),
+                exact,
+                of,
+                lines,
+            });
         }
         Look {
-            worlds,
+            sides,
             rules,
-            of,
-            lines,
             others,
-            program: Program::default(),
             maker: Maker::default(),
             rng: Rng::new(1),
         }
@@ -170,120 +272,87 @@ impl<'a> Look<'a> {
         }
     }
 
-    fn lines_of(&self, world: usize, rule: u32) -> Vec<usize> {
-        let all = self.lines.get(world).and_then(|l| l.get(&rule));
-        all.cloned().unwrap_or_default()
-    }
-
-    fn filter(&self, world: usize, line: usize) -> &'a Filter {
-        static ANY: Filter = Filter(Vec::new());
-        let w = self.worlds.get(world);
-        w.and_then(|w| w.filters.get(line)).unwrap_or(&ANY)
-    }
-
-    fn fate(&self, world: usize, line: usize) -> ListOutcome {
-        let w = self.worlds.get(world);
-        w.and_then(|w| w.lines.get(line))
-            .map_or(ListOutcome::Unknown, |l| l.fate)
-    }
-
-    /// Lines before `until` that overlap a filter and are exact, those of `rule` left out.
-    fn before(&self, world: usize, cube: &Filter, until: usize, rule: u32) -> Vec<usize> {
-        let Some(w) = self.worlds.get(world) else {
-            return Vec::new();
-        };
-        let mut all = w.filters.overlapping(cube, until);
-        all.retain(|i| {
-            let exact = w.lines.get(*i).is_some_and(|l| l.exact);
-            exact && self.of.get(world).and_then(|o| o.get(*i)) != Some(&Some(rule))
-        });
-        all
-    }
-
     fn rule(&mut self, rule: u32) -> Said {
-        let worlds = 0..self.worlds.len();
-        let all: Vec<(usize, usize)> = worlds
-            .flat_map(|w| self.lines_of(w, rule).into_iter().map(move |l| (w, l)))
-            .collect();
-        let exact = |(w, l): &(usize, usize)| {
-            let w = self.worlds.get(*w);
-            w.and_then(|w| w.lines.get(*l)).is_some_and(|l| l.exact)
-        };
-        if !all.iter().all(exact) {
+        let mut all: Vec<(usize, usize)> = Vec::new();
+        for (w, side) in self.sides.iter().enumerate() {
+            let mine = side.lines.get(&rule).into_iter().flatten();
+            all.extend(mine.map(|l| (w, *l)));
+        }
+        let side = |w: usize| self.sides.get(w);
+        if !all
+            .iter()
+            .all(|(w, l)| side(*w).is_some_and(|s| has(&s.exact, *l)))
+        {
             return Said::Unknown;
         }
-        let possible: Vec<(usize, usize)> = (all.iter().copied())
-            .filter(|(w, l)| crate::cubes::tightened(self.filter(*w, *l), None).is_some())
-            .collect();
+        all.retain(|(w, l)| side(*w).is_some_and(|s| tightened(s.filter(*l), None).is_some()));
         let first = self.rules.get(rule as usize).and_then(|r| r.first());
         let finding = |kind| Finding {
             kind,
             rule: first.copied().unwrap_or(0),
             by: Vec::new(),
             of: 0,
+            more: false,
             behind: false,
             frame: None,
         };
-        if possible.is_empty() {
+        if all.is_empty() {
             return Said::Found(finding(Kind::NeverMatches));
         }
         let mut alive = false;
-        for (w, l) in &possible {
-            if !self.samples(*w, *l).is_empty() {
-                alive = true;
-                break;
-            }
-            let cube = self.filter(*w, *l);
-            let earlier = self.before(*w, cube, *l, rule);
-            match self.exists(*w, cube, &earlier) {
-                Exists::No => {}
-                Exists::Yes(_) | Exists::Refused => {
+        let mut work = WORK;
+        for (w, l) in &all {
+            let Some(side) = self.sides.get(*w) else {
+                continue;
+            };
+            let cube = side.boxes.cube(*l);
+            let earlier = side.before(&cube, *l, rule);
+            match exists(
+                &side.boxes,
+                &cube,
+                &earlier,
+                (&mut self.rng, &mut work),
+                &mut |_| true,
+            ) {
+                Found::No => {}
+                Found::Yes | Found::Refused => {
                     alive = true;
                     break;
                 }
-                Exists::Unknown => return Said::Unknown,
+                Found::Unknown => return Said::Unknown,
             }
         }
         match alive {
-            true => self.behind(rule, &possible, finding(Kind::Redundant)),
-            false => self.covered(rule, &possible, finding(Kind::Shadowed)),
+            true => self.behind(rule, &all, finding(Kind::Redundant)),
+            false => self.covered(rule, &all, finding(Kind::Shadowed)),
         }
-    }
-
-    fn exists(&self, world: usize, cube: &Filter, earlier: &[usize]) -> Exists {
-        let earlier: Vec<&Filter> = earlier.iter().map(|i| self.filter(world, *i)).collect();
-        exists(&self.program, cube, &earlier, &mut |_| true)
     }
 
     /// Earlier rules take all packets: which ones decide about some, and what they do.
     fn covered(&mut self, rule: u32, mine: &[(usize, usize)], mut f: Finding) -> Said {
         let mut by: BTreeSet<Who> = BTreeSet::new();
         let (mut same, mut other) = (None, None);
-        let mut tries = MAX_DECIDERS;
+        let mut work = WORK;
         for (w, l) in mine {
-            let cube = self.filter(*w, *l);
-            let fate = self.fate(*w, *l);
-            for i in self.before(*w, cube, *l, rule) {
-                let Some(both) = both(cube, self.filter(*w, i)) else {
-                    continue;
-                };
-                if tries == 0 {
-                    return Said::Unknown;
-                }
-                tries -= 1;
-                let before = self.before(*w, &both, i, rule);
-                match self.exists(*w, &both, &before) {
-                    Exists::No => continue,
-                    Exists::Unknown => return Said::Unknown,
-                    Exists::Yes(_) | Exists::Refused => {}
-                }
-                by.extend(self.of.get(*w).and_then(|o| o.get(i)));
-                let to = match self.fate(*w, i) == fate {
+            let Some(side) = self.sides.get(*w) else {
+                continue;
+            };
+            let Some((decide, all)) = deciders(side, &mut self.rng, (*l, rule), &mut work) else {
+                return Said::Unknown;
+            };
+            f.more |= !all;
+            let (cube, fate) = (side.boxes.cube(*l), side.fate(*l));
+            for i in decide {
+                by.insert(side.of(i));
+                let to = match side.fate(i) == fate {
                     true => &mut same,
                     false => &mut other,
                 };
-                if to.as_ref().is_none_or(Option::is_none) {
-                    *to = Some(self.frame(*w, &both, &before, i));
+                if to.as_ref().is_none_or(Option::is_none)
+                    && let Some(both) = side.boxes.both(&cube, i)
+                {
+                    let before = side.before(&both, i, rule);
+                    *to = Some(frame(side, (&self.maker, &mut self.rng), &both, &before, i));
                 }
             }
         }
@@ -309,60 +378,82 @@ impl<'a> Look<'a> {
     /// Would rules behind this one do the same with all that it takes?
     fn behind(&mut self, rule: u32, mine: &[(usize, usize)], mut f: Finding) -> Said {
         let mut by: BTreeSet<Who> = BTreeSet::new();
-        let mut shown = None;
+        let mut shown: Option<Vec<u8>> = None;
+        let mut work = WORK;
         for (w, l) in mine {
-            let Some(list) = self.worlds.get(*w) else {
+            let Some(side) = self.sides.get(*w) else {
                 continue;
             };
-            let cube = self.filter(*w, *l);
-            let fate = self.fate(*w, *l);
-            let of = &self.of[*w];
-            let own = |i: usize| of.get(i) == Some(&Some(rule));
-            let mut later = list.filters.overlapping(cube, list.filters.len());
-            later.retain(|j| j > l && !own(*j));
-            let alike =
-                |j: usize| self.fate(*w, j) == fate && list.lines.get(j).is_some_and(|l| l.exact);
+            let (cube, fate, n) = (side.boxes.cube(*l), side.fate(*l), side.boxes.len());
+            let later = side.others(&cube, n, rule);
+            let alike = |j: usize| side.fate(j) == fate && has(&side.exact, j);
             // packets first: who would decide about those that the rule decides about?
-            for frame in self.samples(*w, *l) {
-                match list.first(&frame, &mut later.iter().copied()) {
+            let near = side.boxes.overlapping(&cube, l + 1);
+            let mut told = false;
+            for _ in 0..SAMPLES {
+                let p = side.boxes.random(&cube, &mut self.rng);
+                if side.decider(&p, &near, 0) != Some((*l, true)) || !possible(side, &p) {
+                    continue;
+                }
+                match side.decider(&p, &later, l + 1) {
                     Some((j, _)) if !alike(j) => return Said::Nothing,
-                    Some((j, true)) => {
-                        by.extend(of.get(j));
-                        shown = shown.or(Some(frame));
+                    Some((j, true)) if !told => {
+                        told = true;
+                        by.insert(side.of(j));
                     }
                     _ => {}
                 }
             }
             // nothing is left for lines behind one that would take everything
-            let covers = |j: &&usize| alike(**j) && self.filter(*w, **j).covers(cube);
-            let until = later.iter().find(covers).copied().unwrap_or(usize::MAX);
-            let other = later.iter().copied().filter(|j| *j < until && !alike(*j));
-            for j in other {
-                let Some(both) = both(cube, self.filter(*w, j)) else {
+            let around = side.boxes.covering(&cube, n);
+            let until = ones(&around)
+                .find(|j| j > l && has(&later, *j) && alike(*j) && side.boxes.covers(*j, &cube))
+                .unwrap_or(usize::MAX);
+            for j in ones(&later)
+                .skip_while(|j| j <= l)
+                .take_while(|j| *j < until)
+            {
+                if alike(j) {
+                    continue;
+                }
+                let Some(both) = side.boxes.both(&cube, j) else {
                     continue;
                 };
-                let before = self.before(*w, &both, j, rule);
-                match self.exists(*w, &both, &before) {
-                    Exists::No => {}
+                let before = side.before(&both, j, rule);
+                match exists(
+                    &side.boxes,
+                    &both,
+                    &before,
+                    (&mut self.rng, &mut work),
+                    &mut |_| true,
+                ) {
+                    Found::No => {}
                     _ => return Said::Nothing,
                 }
             }
-            self.deciders((*w, *l), rule, &later, &mut by, &mut shown);
+            let mut make = (&self.maker, &mut self.rng);
+            if !by.iter().any(Option::is_some)
+                && let Some((j, frame)) = written(side, &mut make, (*l, rule), (&later, &mut work))
+            {
+                by.insert(side.of(j));
+                shown = frame.or(shown);
+            }
             if shown.is_none() {
-                let before = self.before(*w, cube, *l, rule);
-                shown = self.frame(*w, cube, &before, *l);
+                let before = side.before(&cube, *l, rule);
+                shown = frame(side, make, &cube, &before, *l);
                 let next = shown
                     .as_ref()
-                    .and_then(|f| list.first(f, &mut later.iter().copied()));
-                by.extend(next.and_then(|(j, _)| of.get(j)));
+                    .and_then(|f| side.decider(&side.boxes.point(f), &later, l + 1));
+                by.extend(next.map(|(j, _)| side.of(j)));
             }
         }
         // who ends a list with `deny all` says what would happen anyway, and means to
         let policy = |w: &Who| w.is_none_or(|n| n as usize >= self.rules.len());
-        let frames = |w: usize| self.worlds.get(w).is_some_and(|w| w.world == World::Frames);
         let all = |(w, l): &(usize, usize)| {
-            // fragments are told apart everywhere
-            self.filter(*w, *l).0.len() <= usize::from(!frames(*w))
+            self.sides.get(*w).is_some_and(|s| {
+                // fragments are told apart everywhere
+                s.filter(*l).0.len() <= usize::from(s.list.world != World::Frames)
+            })
         };
         if by.iter().all(Option::is_none) || by.iter().all(policy) && mine.iter().all(all) {
             return Said::Nothing;
@@ -372,94 +463,130 @@ impl<'a> Look<'a> {
         self.named(&mut f, by);
         Said::Found(f)
     }
+}
 
-    /// Adds lines that would decide about packets of a line, where no packet has told of one that the operator wrote.
-    fn deciders(
-        &self,
-        (w, l): (usize, usize),
-        rule: u32,
-        later: &[usize],
-        by: &mut BTreeSet<Who>,
-        shown: &mut Option<Vec<u8>>,
-    ) {
-        let of = |j: usize| self.of.get(w).and_then(|o| o.get(j)).copied().flatten();
-        if by.iter().any(Option::is_some) {
-            return;
-        }
-        for j in later.iter().copied().filter(|j| of(*j).is_some()) {
-            let Some(both) = both(self.filter(w, l), self.filter(w, j)) else {
-                continue;
-            };
-            let before = self.before(w, &both, j, rule);
-            if self.exists(w, &both, &before).found() {
-                by.insert(of(j));
-                let frame = self.frame(w, &both, &before, l);
-                *shown = frame.or_else(|| shown.take());
-                return;
+/// Can there be a packet of these classes?
+fn possible(side: &Side, p: &Point) -> bool {
+    side.boxes.independent() || {
+        let f = side.boxes.filter(&side.boxes.around(p));
+        tightened(&f, None).is_some()
+    }
+}
+
+/// Which lines decide about packets of a line all of which earlier ones take, and whether those are all; `None` where a
+/// bound was reached. Of many lines those are found that decide about packets drawn at random; whether any of them
+/// does the same, or the opposite, is known in any case.
+fn deciders(
+    side: &Side,
+    rng: &mut Rng,
+    (line, rule): (usize, u32),
+    work: &mut usize,
+) -> Option<(BTreeSet<usize>, bool)> {
+    let cube = side.boxes.cube(line);
+    let earlier = side.before(&cube, line, rule);
+    let candidates: Vec<(usize, Cube)> = ones(&earlier)
+        .filter_map(|i| Some((i, side.boxes.both(&cube, i)?)))
+        .collect();
+    let mut decide: BTreeSet<usize> = BTreeSet::new();
+    for (i, both) in &candidates {
+        for _ in 0..POINTS {
+            if decide.contains(i) {
+                break;
+            }
+            let p = side.boxes.random(both, rng);
+            if let Some(i) = side.boxes.first(&p, &earlier, 0)
+                && !decide.contains(&i)
+                && possible(side, &p)
+            {
+                decide.insert(i);
             }
         }
     }
+    let fate = side.fate(line);
+    let alike = |i: usize| side.fate(i) == fate;
+    let few = candidates.len() <= MAX_COUNTED;
+    // by whether they do the same
+    let mut seen = [false; 2];
+    for d in &decide {
+        seen[usize::from(alike(*d))] = true;
+    }
+    for (i, both) in &candidates {
+        if decide.contains(i) || !few && seen[usize::from(alike(*i))] {
+            continue;
+        }
+        let before = side.before(both, *i, rule);
+        match exists(
+            &side.boxes,
+            both,
+            &before,
+            (&mut *rng, &mut *work),
+            &mut |_| true,
+        ) {
+            Found::No => {}
+            Found::Unknown => return None,
+            Found::Yes | Found::Refused => {
+                decide.insert(*i);
+                seen[usize::from(alike(*i))] = true;
+            }
+        }
+    }
+    Some((decide, few))
+}
 
-    /// Frames about which a line decides, found by trying some that fit it.
-    fn samples(&self, world: usize, line: usize) -> Vec<Vec<u8>> {
-        let (Some(w), mut cube) = (self.worlds.get(world), self.filter(world, line).clone()) else {
-            return Vec::new();
+/// A line that the operator wrote and that would decide about packets of a line, where no packet has told of one, and a
+/// frame about which it would.
+fn written(
+    side: &Side,
+    make: &mut (&Maker, &mut Rng),
+    (line, rule): (usize, u32),
+    (later, work): (&Bits, &mut usize),
+) -> Option<(usize, Option<Vec<u8>>)> {
+    let cube = side.boxes.cube(line);
+    for j in ones(later).filter(|j| *j > line && side.of(*j).is_some()) {
+        let Some(both) = side.boxes.both(&cube, j) else {
+            continue;
         };
-        if w.world != World::Frames && !usual_packet(&mut cube, w.six) {
-            return Vec::new();
+        let before = side.before(&both, j, rule);
+        if exists(
+            &side.boxes,
+            &both,
+            &before,
+            (&mut *make.1, &mut *work),
+            &mut |_| true,
+        ) == Found::Yes
+        {
+            return Some((j, frame(side, (make.0, &mut *make.1), &both, &before, line)));
         }
-        let near = w.filters.overlapping(&cube, line + 1);
-        let mut rng = self.rng.clone();
-        let made = (0..SAMPLES).filter_map(|i| match i {
-            0 => self.maker.frame(&cube, &mut rng),
-            _ => self.maker.random_frame(&cube, &mut rng),
-        });
-        let decided = |f: &Vec<u8>| w.first(f, &mut near.iter().copied()) == Some((line, true));
-        made.filter(decided).collect()
     }
-
-    /// A frame of the set that fits none of these lines, and about which `decides` is what decides.
-    fn frame(
-        &self,
-        world: usize,
-        cube: &Filter,
-        before: &[usize],
-        decides: usize,
-    ) -> Option<Vec<u8>> {
-        let w = self.worlds.get(world)?;
-        let mut usual = cube.clone();
-        let ok = w.world == World::Frames || usual_packet(&mut usual, w.six);
-        let before: Vec<&Filter> = before.iter().map(|i| self.filter(world, *i)).collect();
-        let mut rng = self.rng.clone();
-        let near = w.filters.overlapping(cube, w.filters.len());
-        let mut tries = MAX_FRAMES;
-        let mut frame = None;
-        if ok {
-            exists(&self.program, &usual, &before, &mut |part| {
-                tries = tries.saturating_sub(1);
-                let first = |f: &Vec<u8>| w.first(f, &mut near.iter().copied());
-                frame = (self.maker.frame(part, &mut rng))
-                    .filter(|f| first(f) == Some((decides, true)));
-                frame.is_some() || tries == 0
-            });
-        }
-        frame
-    }
+    None
 }
 
-/// The packets of both; `None`: there are none.
-fn both(a: &Filter, b: &Filter) -> Option<Filter> {
-    let mut out = a.clone();
-    let all = b.0.iter().all(|(d, s)| out.narrow(*d, s, d.width()));
-    all.then_some(out)
+/// A frame of the set that fits none of the lines `before`, and about which `decides` is what decides.
+fn frame(
+    side: &Side,
+    (maker, rng): (&Maker, &mut Rng),
+    cube: &Cube,
+    before: &Bits,
+    decides: usize,
+) -> Option<Vec<u8>> {
+    let usual = side.usual(cube)?;
+    let mut tries = MAX_FRAMES;
+    let mut frame = None;
+    let mut random = rng.clone();
+    let mut work = WORK;
+    exists(&side.boxes, &usual, before, (rng, &mut work), &mut |part| {
+        tries = tries.saturating_sub(1);
+        frame = side.frame(maker, &mut random, part, decides);
+        frame.is_some() || tries == 0
+    });
+    frame
 }
 
-/// An IP packet without options in an Ethernet frame, well formed.
-fn usual_packet(f: &mut Filter, six: bool) -> bool {
+/// What an IP packet without options in an Ethernet frame has.
+fn usual_packet(six: bool) -> Vec<(Dim, u128)> {
     let bits = |bit, bits| Dim::Bits { bit, bits };
-    let mut say = |d: Dim, v: u128| f.narrow(d, &ValueSet::one(v), d.width());
     match six {
-        true => say(bits(96, 16), 0x86dd) && say(bits(112, 4), 6),
-        false => say(bits(96, 16), 0x0800) && say(bits(112, 4), 4) && say(bits(116, 4), 5),
+        true => vec![(bits(96, 16), 0x86dd), (bits(112, 4), 6)],
+        false => vec![(bits(96, 16), 0x0800), (bits(112, 4), 4), (bits(116, 4), 5)],
     }
 }

@@ -441,27 +441,3 @@ fn in_world(mut f: Filter, world: World) -> Option<Filter> {
     };
     fits.then_some(f)
 }
-
-impl List {
-    /// The first of these lines, in ascending order, that a frame fits, and whether that is certain: no line before it
-    /// may take the frame, too.
-    pub fn first(
-        &self,
-        frame: &[u8],
-        lines: &mut dyn Iterator<Item = usize>,
-    ) -> Option<(usize, bool)> {
-        let seen = crate::generate::read::Seen::arrive(frame, 0);
-        let mut certain = true;
-        for i in lines {
-            let Some(l) = self.lines.get(i) else { continue };
-            if self.filters.get(i).is_none_or(|f| seen.fits(f).is_err()) {
-                continue;
-            }
-            if l.exact {
-                return Some((i, certain));
-            }
-            certain = false;
-        }
-        None
-    }
-}

@@ -6,13 +6,16 @@
 //! - [`findings`]: rules that never decide, or without which nothing would change;
 //! - [`list`]: a chain's lists of rules as filters;
 //! - [`filters`]: is there a packet in a set that none of these filters takes?
+//! - [`boxes`]: a list's filters as boxes of small numbers; [`search`]: the same question asked of them.
 
 pub mod actions;
 pub mod align;
 pub mod ask;
+pub mod boxes;
 pub mod differ;
 pub mod filters;
 pub mod findings;
 pub mod list;
+pub mod search;
 mod terms;
 mod trial;

@@ -11,8 +11,8 @@ const PLACES: usize = 128;
 const FEW: usize = 24;
 
 /// Filters in the order of one end of their values in a dimension. Those without a condition there are in every set.
-#[derive(Debug, Clone)]
-struct Ends {
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ends {
     /// Ascending by the key.
     order: Vec<(u128, u32)>,
     block: usize,
@@ -21,7 +21,8 @@ struct Ends {
 }
 
 impl Ends {
-    fn new(mut order: Vec<(u128, u32)>, free: &[u64]) -> Ends {
+    /// Of filters by key; `free` has those that are in every set.
+    pub(crate) fn new(mut order: Vec<(u128, u32)>, free: &[u64]) -> Ends {
         order.sort_unstable();
         let block = (order.len() / PLACES).max(BLOCK);
         let mut sets = free.to_vec();
@@ -36,7 +37,13 @@ impl Ends {
     }
 
     /// Takes out of `acc` what has a larger key.
-    fn keep_up_to(&self, key: u128, acc: &mut [u64], words: usize, scratch: &mut Vec<u64>) {
+    pub(crate) fn keep_up_to(
+        &self,
+        key: u128,
+        acc: &mut [u64],
+        words: usize,
+        scratch: &mut Vec<u64>,
+    ) {
         let n = self.order.partition_point(|(k, _)| *k <= key);
         if n == self.order.len() {
             return;

@@ -14,7 +14,7 @@ use crate::generate::plan::{Move, Planner};
 use crate::generate::traffic::Traffic;
 use crate::reach::{Facts, Reach};
 use crate::rng::Rng;
-use crate::{At, Options, Pair, Reference, Synthesized};
+use crate::{At, Pair, Reference, Synthesized};
 use onefold_element::ElemId;
 use onefold_engine::Graph;
 use onefold_engine::program::{LoadError, ProgramRunner};
@@ -23,6 +23,7 @@ use onefold_synth::Program;
 use onefold_synth::program::Filter;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Frames sent for one filter, those that must come before included.
 const SHOTS: usize = 24;
@@ -59,6 +60,7 @@ pub(super) struct Chase<'a> {
     came: Vec<Came>,
     /// Places (stage, action) of these.
     tried: Vec<(usize, u32)>,
+    shrink_time: Duration,
     go_on: &'a mut dyn FnMut(At) -> bool,
 }
 
@@ -109,6 +111,7 @@ pub fn chase(
         entries: ports.iter().filter(|p| p.source.is_some()).count(),
         came: Vec::new(),
         tried: Vec::new(),
+        shrink_time: how.shrink_time,
         go_on,
     };
     c.pair.keep_printed();
@@ -312,8 +315,13 @@ impl Chase<'_> {
     }
 
     fn seen(&mut self, d: crate::Difference) -> Shown {
-        let time = Options::default().shrink_time;
-        let f = crate::examine(&self.pristine, &self.record, d, time, self.go_on);
+        let f = crate::examine(
+            &self.pristine,
+            &self.record,
+            d,
+            self.shrink_time,
+            self.go_on,
+        );
         match f.small {
             Some(s) => Shown {
                 events: s.events,

@@ -14,7 +14,7 @@ use crate::generate::solve::Maker;
 use crate::generate::traffic::Traffic;
 use crate::reach::{Facts, Reach};
 use crate::rng::Rng;
-use crate::{At, Difference, Event, Finding, Pair, Reference, Synthesized};
+use crate::{At, Difference, Event, Finding, Options, Pair, Reference, Synthesized};
 use onefold_element::ElemId;
 use onefold_element::model::{HeaderCheck, ValueSet};
 use onefold_engine::Graph;
@@ -24,6 +24,7 @@ use onefold_synth::Program;
 use onefold_synth::program::{Dim, EndAt, Filter};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a likely packet is like, each only if the ones before leave it possible.
 pub(super) fn likely(w: &mut World, of: usize) -> Vec<Ref> {
@@ -222,7 +223,8 @@ pub struct Shown {
 }
 
 /// Looks for packets that show one of the differences that a proof has found: its own frames first, alone and twice;
-/// then packets for the places where both sides part, with flows that have to begin before; then packets for all rules.
+/// then a few packets for all rules; then packets for the places where both sides part, with flows that have to begin
+/// before; then packets for all rules, as many as may be.
 ///
 /// # Errors
 /// When the program is not one for this graph.
@@ -251,11 +253,26 @@ pub fn refute(
             }));
         }
     }
+    // quick, and much of what is wrong shows; plans for places take longer
+    let few = Look {
+        packets: how.packets.min(FIRST),
+        ..*how
+    };
+    let found = campaign(graph, program, ports, &few, go_on)?;
+    if let Some(f) = found.filter(|f| f.small.is_some()) {
+        return Ok(Some(of_finding(f)));
+    }
     if let Some(s) = chase(graph, program, ports, different, how, go_on)? {
         return Ok(Some(s));
     }
-    let found = campaign(graph, program, ports, how.packets, how.seed, go_on)?;
-    Ok(found.map(|f| match f.small {
+    Ok(campaign(graph, program, ports, how, go_on)?.map(of_finding))
+}
+
+/// Packets that are tried before any are planned.
+const FIRST: u64 = 4_000;
+
+fn of_finding(f: Finding) -> Shown {
+    match f.small {
         Some(s) => Shown {
             events: s.events,
             evidence: Evidence::Seen(s.difference),
@@ -264,7 +281,7 @@ pub fn refute(
             events: Vec::new(),
             evidence: Evidence::Seen(f.difference),
         },
-    }))
+    }
 }
 
 /// How packets are looked for.
@@ -274,6 +291,8 @@ pub struct Look {
     pub packets: u64,
     /// Seed of the packets.
     pub seed: u64,
+    /// What shows a difference is made fewer and simpler packets for so long at most.
+    pub shrink_time: Duration,
 }
 
 /// When the first packet arrives.
@@ -287,11 +306,14 @@ pub fn campaign(
     graph: &Graph,
     program: &Program,
     ports: &[Port],
-    packets: u64,
-    seed: u64,
+    how: &Look,
     go_on: &mut dyn FnMut(At) -> bool,
 ) -> Result<Option<Finding>, LoadError> {
-    let start = START;
+    let (start, packets, seed) = (START, how.packets, how.seed);
+    let options = Options {
+        shrink_time: how.shrink_time,
+        ..Options::default()
+    };
     let runner = ProgramRunner::with_program(graph.fork(), program)?;
     let pair = Pair::new(
         Box::new(Reference(graph.fork())),
@@ -305,6 +327,6 @@ pub fn campaign(
     let shared = Arc::new(program.clone());
     let reach = Reach::of(shared.clone(), &Facts::of(graph.spec(), program));
     let mut source = Directed::new(shared, traffic, ports, seed, packets, start).with_reach(reach);
-    let o = crate::run(&pair, &mut source, &crate::Options::default(), go_on);
+    let o = crate::run(&pair, &mut source, &options, go_on);
     Ok(o.findings.into_iter().next())
 }

@@ -158,6 +158,9 @@ impl Bench {
             ]),
             None => &mut command,
         };
+        if let Some(places) = s.ring.filter(|_| r.policy.is_some()) {
+            command.args(["--ring", &places.to_string()]);
+        }
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -207,6 +207,7 @@ impl List {
         v["also"] = self.also.as_slice().into();
         v["by"] = f.by.iter().map(|b| self.rule_json(*b)).collect();
         v["rules_by"] = f.of.into();
+        v["rules_by_more"] = f.more.into();
         v["behind"] = f.behind.into();
         v["packet"] = f.frame.as_ref().map(|f| hex(f)).into();
         v["summary"] = f.frame.as_ref().map(|f| packet::line(f)).into();
@@ -299,7 +300,8 @@ impl List {
             crate::say!("      {}: {verdict}", self.words(*b));
         }
         if f.of > NAMED.min(f.by.len()) {
-            crate::say!("      {} rules in all", f.of);
+            let more = if f.more { " or more" } else { "" };
+            crate::say!("      {} rules{more} in all", f.of);
         }
         if let Some(p) = &f.frame {
             crate::say!("    such as {}", packet::line(p));

@@ -1,6 +1,7 @@
 //! What others ask of the arguments of a run.
 
 use super::{Args, Mode, flow};
+use crate::alerts;
 use crate::common::ChainArgs;
 use crate::control::ControlArgs;
 use crate::deploy::VerifyArgs;
@@ -8,6 +9,7 @@ use crate::dropped;
 use crate::live::Poll;
 use crate::log::LogArgs;
 use crate::ports::{DpdkSetup, PortArg};
+use crate::runner;
 use crate::sandbox::{self, SandboxArgs};
 use crate::shadow::ShadowArgs;
 use anyhow::Result;
@@ -45,18 +47,9 @@ impl Args {
     pub fn housekeeping(&self) -> Option<usize> {
         self.housekeeping
     }
-    /// Writes down what is dropped, if that is asked for.
-    pub fn write_drops(
-        &self,
-        chain: &Chain,
-        graph: &Graph,
-        inputs: &[(String, String)],
-    ) -> Result<()> {
-        let Some(file) = &self.drops else {
-            return Ok(());
-        };
-        let how = (self.limit, self.quiet);
-        dropped::write(file, (chain, graph), inputs, how)
+    /// Places of rings between processes, if that is said.
+    pub fn ring(&self) -> Option<u32> {
+        self.ring
     }
     /// How many workers, at most.
     pub fn workers(&self) -> usize {
@@ -140,4 +133,152 @@ impl Args {
             sleeps: self.poll != Poll::Busy,
         }
     }
+}
+
+/// What cannot be asked of functions in processes of their own.
+///
+/// # Errors
+/// It is asked.
+pub(super) fn in_processes(args: &Args) -> Result<()> {
+    let asked = [
+        ("--drops", args.drops.is_some()),
+        ("--alerts", args.alerts.is_some()),
+        ("--read", !args.read.is_empty()),
+    ];
+    match asked.into_iter().find(|(_, asked)| *asked) {
+        Some((flag, _)) => anyhow::bail!(
+            "{flag} looks into functions, which run in processes of their own here: take 'run: process' out of the \
+             chain file"
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Only interfaces go on for a time.
+///
+/// # Errors
+/// A time is given, and there are none.
+pub(super) fn timed(args: &Args, live: bool) -> Result<()> {
+    if !live && args.duration.is_some() {
+        anyhow::bail!(
+            "--duration is for network interfaces; captures end by themselves, or with --limit"
+        );
+    }
+    Ok(())
+}
+
+/// What is done before the run: what is dropped and what alerts are about is written down, if that is asked for, and
+/// handlers that are to be read at the end are looked at.
+///
+/// # Errors
+/// Something cannot be read or written.
+pub(super) fn beforehand(
+    args: &Args,
+    chain: &Chain,
+    graph: &mut Graph,
+    inputs: &[(String, String)],
+) -> Result<()> {
+    readable(args, graph)?;
+    let how = (args.limit, args.quiet);
+    if let Some(file) = &args.drops {
+        dropped::write(file, (chain, graph), inputs, how)?;
+    }
+    if let Some(file) = &args.alerts {
+        alerts::write(file, (chain, graph), inputs, how)?;
+    }
+    Ok(())
+}
+
+/// Can the handlers that are to be read at the end be read?
+///
+/// # Errors
+/// Which one cannot, and why.
+fn readable(args: &Args, graph: &mut Graph) -> Result<()> {
+    for call in &args.read {
+        if let Err(e) = graph.read_handler(call) {
+            let (element, _) = call.rsplit_once('.').unwrap_or(("", call));
+            let hint = match element {
+                "" => "FUNCTION/ELEMENT.HANDLER is expected, for example router/rt.table",
+                _ => {
+                    "`onefold show CHAIN` lists elements; each has a handler `handlers` that lists its own"
+                }
+            };
+            anyhow::bail!("--read {call}: {e}; hint: {hint}");
+        }
+    }
+    Ok(())
+}
+
+/// What they say.
+pub(super) fn read(args: &Args, graph: &mut Graph) -> Vec<(String, String)> {
+    let mut one = |call: &String| {
+        let says = graph.read_handler(call);
+        (call.clone(), says.unwrap_or_else(|e| e.to_string()))
+    };
+    args.read.iter().map(&mut one).collect()
+}
+
+/// The same for machines, by name.
+pub(super) fn handlers_json(all: &[(String, String)]) -> serde_json::Value {
+    let all = all.iter().map(|(n, v)| (n.clone(), v.as_str().into()));
+    serde_json::Value::Object(all.collect())
+}
+
+/// Port and file of every capture that packets come from; every port is one of the chain's.
+pub(super) fn bound(args: &Args, chain: &Chain) -> Result<Vec<(String, String)>> {
+    let mut inputs = args.inputs.clone();
+    inputs.extend((args.ports.iter()).filter_map(|p| Some((p.port.clone(), p.input()?.into()))));
+    runner::check_bindings(chain, &args.chain.text(), &inputs, &args.outputs)?;
+    for p in &args.ports {
+        if chain.ports.iter().all(|q| q.name != p.port) {
+            anyhow::bail!("the chain has no port '{}'", p.port);
+        }
+    }
+    Ok(inputs)
+}
+
+/// Options that do not go together.
+pub(super) fn check(args: &Args, captures: bool) -> Result<()> {
+    let mode = args.mode;
+    args.sandbox.check()?;
+    if !captures && args.ports.iter().all(|p| p.device().is_none()) {
+        anyhow::bail!(
+            "no packets come: --in PORT=FILE names a capture that arrives at a port, --port PORT=packet:IF an interface; \
+             hint: `onefold gen --for CHAIN --out FILE` makes one"
+        );
+    }
+    let passes = [("--drops", &args.drops), ("--alerts", &args.alerts)];
+    for (flag, _) in passes.into_iter().filter(|(_, file)| file.is_some()) {
+        let devices = args.ports.iter().any(|p| p.device().is_some());
+        let as_they_are = !args.adapt && args.workers.is_one();
+        dropped::check(flag, captures && !devices, as_they_are)?;
+    }
+    if !args.read.is_empty() && !args.workers.is_one() {
+        anyhow::bail!("--read goes with one worker: each has elements of its own");
+    }
+    if args.groups.is_some() && !args.workers.is_range() {
+        anyhow::bail!("--groups is for --workers MIN..MAX: with --workers N each worker is one");
+    }
+    if args.scaling.is_some() && !args.workers.is_range() {
+        anyhow::bail!("--scaling is for --workers MIN..MAX: the number of workers is fixed");
+    }
+    if !args.dpdk_args.is_empty() && args.ports.iter().all(|p| !p.is_dpdk()) {
+        anyhow::bail!("--dpdk-args is for ports of DPDK: --port PORT=dpdk:DEVICE");
+    }
+    if args.offload.is_some() && args.ports.iter().all(|p| !p.is_xdp()) {
+        anyhow::bail!("--offload xdp is for ports with AF_XDP: --port PORT=xdp:IF");
+    }
+    if mode == Mode::Reference && args.verify.program.is_some() {
+        anyhow::bail!("--program is for --mode program");
+    }
+    if let Some(flag) = args.shadow.in_vain(mode == Mode::Reference) {
+        let why = match mode {
+            Mode::Reference => "the reference graph runs alone",
+            _ => "nothing is compared with --shadow off",
+        };
+        anyhow::bail!(
+            "{flag} has nothing to do: {why}; leave it out, or use --mode program with a rate"
+        );
+    }
+    Ok(())
 }

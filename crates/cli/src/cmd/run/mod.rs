@@ -6,10 +6,10 @@ pub mod processes;
 pub mod report;
 mod workers;
 
+use crate::alerts;
 use crate::common::{self, ChainArgs};
 use crate::control::{self, ControlArgs, OpenPort};
 use crate::deploy::{Renewal, Verdict, Verification, Verifier, VerifyArgs};
-use crate::dropped;
 use crate::live::{self, LivePlan, Poll};
 use crate::log::{self, LogArgs};
 use crate::ports::{PortArg, Receivers, port_arg};
@@ -21,6 +21,7 @@ use crate::sandbox::{self, SandboxArgs};
 use crate::shadow::{Policy, ShadowArgs, ShadowLog};
 use crate::xdp::{Entries, Offloader, Offloading, Offloads};
 use anyhow::{Context, Result};
+use arguments::{bound, check};
 use beside::Run;
 use clap::ValueEnum;
 use onefold_chain::{Attached, Chain};
@@ -178,6 +179,10 @@ pub struct Args {
     /// there is a policy
     #[arg(long, value_name = "CORE")]
     housekeeping: Option<usize>,
+    /// Places of each ring between functions in processes: a power of two, 64 to 65536. More of them let a function work
+    /// longer before the next one has to, and packets wait longer; 1024 if nothing is said
+    #[arg(long, value_name = "PLACES", value_parser = processes::ring_places)]
+    ring: Option<u32>,
     #[command(flatten)]
     control: ControlArgs,
     #[command(flatten)]
@@ -209,6 +214,13 @@ pub struct Args {
     /// the chain as it is written; of a running chain `onefold capture` has them
     #[arg(long, value_name = "FILE")]
     drops: Option<std::path::PathBuf>,
+    /// Writes a line of JSON (as Suricata's eve.json) for each packet and each rule on payloads that it made alert or
+    /// drop: sid, message, time, addresses, ports, function. They are found as --drops finds what is dropped
+    #[arg(long, value_name = "FILE")]
+    alerts: Option<std::path::PathBuf>,
+    /// Prints what a handler says at the end, for example router/rt.table; more than once for several
+    #[arg(long, value_name = "FUNCTION/ELEMENT.HANDLER")]
+    read: Vec<String>,
     /// Prints one JSON object
     #[arg(long)]
     json: bool,
@@ -258,16 +270,13 @@ fn carry_out(args: &Args) -> Result<u8> {
     }
     let one = (Receivers::Queues(1), args.quiet);
     let live = live::open(&args.ports, captures, &args.dpdk(), one)?;
-    if live.is_empty() && args.duration.is_some() {
-        anyhow::bail!(
-            "--duration is for network interfaces; captures end by themselves, or with --limit"
-        );
-    }
+    arguments::timed(args, !live.is_empty())?;
     let Some((chain, attached)) = live::load(&args.chain, &live, args.quiet)? else {
         return Ok(common::BAD_INPUT);
     };
     let inputs = bound(args, &chain)?;
     if chain.has_processes() {
+        arguments::in_processes(args)?;
         return processes::run(args, &chain, (live, attached), &inputs);
     }
     without_processes(args)?;
@@ -281,7 +290,7 @@ fn carry_out(args: &Args) -> Result<u8> {
         Err(code) => return Ok(code),
     };
     common::print_warnings(&graph);
-    args.write_drops(&chain, &graph, &inputs)?;
+    arguments::beforehand(args, &chain, &mut graph, &inputs)?;
     let matchers = common::matchers(&mut graph);
     if !args.quiet {
         common::tell_matchers(&matchers);
@@ -325,6 +334,7 @@ fn carry_out(args: &Args) -> Result<u8> {
     report::log(&outcome, outcome.totals.balanced());
     let (chain, synthesized, earlier) = run.end(&renewal);
     let listed = rules::rows(&chain, runner.runner_mut().graph_mut());
+    let handlers = arguments::read(args, runner.runner_mut().graph_mut());
     let mut shadow = runner.report();
     shadow.compared += earlier.compared;
     shadow.mismatches += earlier.mismatches;
@@ -342,6 +352,7 @@ fn carry_out(args: &Args) -> Result<u8> {
         made: made.as_ref(),
         matchers: &matchers,
         rules: &listed,
+        handlers: &handlers,
     };
     told.print(args, &differences)?;
     Ok(if outcome.totals.balanced() && shadow.mismatches == 0 {
@@ -353,10 +364,10 @@ fn carry_out(args: &Args) -> Result<u8> {
 
 /// What was said of functions in processes is said to a chain that has none.
 fn without_processes(args: &Args) -> Result<()> {
-    if args.schedule.is_some() || args.housekeeping.is_some() {
+    if args.schedule.is_some() || args.housekeeping.is_some() || args.ring.is_some() {
         anyhow::bail!(
-            "--schedule and --housekeeping are for chains with functions in processes of their own: add 'run: process' \
-             to some of the chain file's functions"
+            "--schedule, --housekeeping and --ring are for chains with functions in processes of their own: add \
+             'run: process' to some of the chain file's functions"
         );
     }
     Ok(())
@@ -369,6 +380,7 @@ struct Told<'a> {
     made: Option<&'a Made<'a>>,
     matchers: &'a [(String, String)],
     rules: &'a [rules::Row],
+    handlers: &'a [(String, String)],
 }
 
 impl Told<'_> {
@@ -379,7 +391,9 @@ impl Told<'_> {
             made,
             matchers,
             rules: listed,
+            handlers,
         } = *self;
+        let found = alerts::table(chain, listed);
         for w in &outcome.warnings {
             eprintln!("warning: {w}");
         }
@@ -391,6 +405,8 @@ impl Told<'_> {
             v["matchers"] = common::matchers_json(matchers);
             if let Some(all) = v.as_object_mut() {
                 all.insert("rules".into(), rules::json(listed).into());
+                all.insert("alerts".into(), alerts::json(&found));
+                all.insert("handlers".into(), arguments::handlers_json(handlers));
             }
             if let (Some(r), Some(all)) = (made.and_then(|m| m.shadow), v.as_object_mut()) {
                 all.insert("shadow".into(), log.json(r, args.shadow.capture()));
@@ -398,11 +414,15 @@ impl Told<'_> {
             common::print_json(&v)?;
         } else {
             print_text(&chain.name, outcome);
+            alerts::print(&found);
             if let (Some(m), Some(r)) = (made, &outcome.program) {
                 print_program(m, r);
             }
             if args.rules {
                 rules::print(listed);
+            }
+            for (name, says) in handlers {
+                crate::say!("{name}:\n{}", says.trim_end());
             }
             if let Some(f) = &args.html {
                 crate::say!("report: {}", f.display());
@@ -445,60 +465,6 @@ fn command(args: &Args) -> String {
         Some(p) => format!("{} --program {}", args.chain.text(), p.display()),
         None => args.chain.text(),
     }
-}
-
-/// Port and file of every capture that packets come from; every port is one of the chain's.
-fn bound(args: &Args, chain: &Chain) -> Result<Vec<(String, String)>> {
-    let mut inputs = args.inputs.clone();
-    inputs.extend((args.ports.iter()).filter_map(|p| Some((p.port.clone(), p.input()?.into()))));
-    runner::check_bindings(chain, &args.chain.text(), &inputs, &args.outputs)?;
-    for p in &args.ports {
-        if chain.ports.iter().all(|q| q.name != p.port) {
-            anyhow::bail!("the chain has no port '{}'", p.port);
-        }
-    }
-    Ok(inputs)
-}
-
-/// Options that do not go together.
-fn check(args: &Args, captures: bool) -> Result<()> {
-    let mode = args.mode;
-    args.sandbox.check()?;
-    if !captures && args.ports.iter().all(|p| p.device().is_none()) {
-        anyhow::bail!(
-            "no packets come: --in PORT=FILE names a capture that arrives at a port, --port PORT=packet:IF an interface; hint: `onefold gen --for CHAIN --out FILE` makes one"
-        );
-    }
-    if args.drops.is_some() {
-        let devices = args.ports.iter().any(|p| p.device().is_some());
-        let as_they_are = !args.adapt && args.workers.is_one();
-        dropped::check(captures && !devices, as_they_are)?;
-    }
-    if args.groups.is_some() && !args.workers.is_range() {
-        anyhow::bail!("--groups is for --workers MIN..MAX: with --workers N each worker is one");
-    }
-    if args.scaling.is_some() && !args.workers.is_range() {
-        anyhow::bail!("--scaling is for --workers MIN..MAX: the number of workers is fixed");
-    }
-    if !args.dpdk_args.is_empty() && args.ports.iter().all(|p| !p.is_dpdk()) {
-        anyhow::bail!("--dpdk-args is for ports of DPDK: --port PORT=dpdk:DEVICE");
-    }
-    if args.offload.is_some() && args.ports.iter().all(|p| !p.is_xdp()) {
-        anyhow::bail!("--offload xdp is for ports with AF_XDP: --port PORT=xdp:IF");
-    }
-    if mode == Mode::Reference && args.verify.program.is_some() {
-        anyhow::bail!("--program is for --mode program");
-    }
-    if let Some(flag) = args.shadow.in_vain(mode == Mode::Reference) {
-        let why = match mode {
-            Mode::Reference => "the reference graph runs alone",
-            _ => "nothing is compared with --shadow off",
-        };
-        anyhow::bail!(
-            "{flag} has nothing to do: {why}; leave it out, or use --mode program with a rate"
-        );
-    }
-    Ok(())
 }
 
 /// What executes packets, or the exit status if there is nothing to be executed.

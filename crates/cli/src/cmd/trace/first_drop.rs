@@ -2,20 +2,20 @@
 
 use super::Args;
 use crate::common;
-use crate::dropped::Replay;
+use crate::dropped::{Dropped, Replay};
 use crate::progress::Busy;
 use crate::runner;
 use anyhow::Result;
 use onefold_chain::Chain;
 use onefold_engine::{BuildOptions, Log};
 
-/// The first packet that is dropped for such a reason: its number, and the reason.
+/// The first packet that is dropped for such a reason.
 pub fn find(
     args: &Args,
     chain: &Chain,
     input: &[(String, String)],
     reason: &str,
-) -> Result<Option<(u64, String)>> {
+) -> Result<Option<Dropped>> {
     let options = BuildOptions {
         seed: args.seed,
         start: runner::first_time(input)?,
@@ -24,13 +24,19 @@ pub fn find(
     };
     // what is wrong with the chain is said where it is followed
     let Ok(graph) = common::build(chain, &options) else {
-        return Ok(Some((1, String::new())));
+        return Ok(Some(Dropped {
+            input: 0,
+            number: 1,
+            at: options.start,
+            length: 0,
+            why: String::new(),
+        }));
     };
     let mut replay = Replay::new(chain, graph, input)?;
     let _busy = Busy::new("looking for a packet that is dropped", args.json);
     while let Some(dropped) = replay.next()? {
         if let Some(d) = dropped.filter(|d| d.why.contains(reason)) {
-            return Ok(Some((d.number, d.why)));
+            return Ok(Some(d));
         }
     }
     Ok(None)

@@ -45,11 +45,12 @@ pub use scheduling::move_before_others;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Places of a ring.
+/// Places of a ring, if nothing is said.
 const PLACES: u32 = 1024;
-/// Slots of a chain, and for each process.
-const SLOTS: u32 = 4096;
-const SLOTS_EACH: u32 = 512;
+/// Fewest of them.
+const LEAST_PLACES: u32 = 64;
+/// Slots of a chain in full rings; each process has half a ring's besides.
+const RINGS_FULL: u32 = 4;
 /// Bytes of a slot: a packet of an Ethernet's MTU and more, in an odd number of cache lines.
 const SLOT_BYTES: u32 = 2112;
 /// How often a process looks again before it sleeps, where each has a core of its own: some 50 microseconds.
@@ -83,7 +84,7 @@ pub fn run(
     let mut run_plan = run_plan(args, clock, adapter, (live, &attached));
     let specs = runner::ports(chain, &mut run_plan)?;
     let places = Places::new(chain, &segments, args.quiet)?;
-    let wiring = Wiring::new(chain, &segments)?;
+    let wiring = Wiring::new(chain, &segments, args.ring().unwrap_or(PLACES))?;
     // through interfaces and black boxes packets go in real time
     let in_real_time = is_live || places.settle.is_some();
     let (plan, region, fd) = shared_memory(&wiring)?;
@@ -209,6 +210,16 @@ fn run_plan(
     plan
 }
 
+/// Places of a ring, as they are typed.
+pub fn ring_places(text: &str) -> Result<u32, String> {
+    let within = LEAST_PLACES..=onefold_nf::MOST_PLACES;
+    let places: Option<u32> = text.parse().ok();
+    (places.filter(|p| p.is_power_of_two() && within.contains(p))).ok_or(format!(
+        "a ring has a power of two of places, {LEAST_PLACES} to {}",
+        onefold_nf::MOST_PLACES
+    ))
+}
+
 /// A port of a process's chain: the ring that packets come from, and the one that they leave through.
 type PortRings = (String, Option<u32>, Option<u32>);
 
@@ -234,7 +245,7 @@ struct Wiring {
 }
 
 impl Wiring {
-    fn new(chain: &Chain, segments: &Segments) -> Result<Wiring> {
+    fn new(chain: &Chain, segments: &Segments, places: u32) -> Result<Wiring> {
         let number = |segment: usize| segment as u32 + 1;
         let mut links = Vec::new();
         let mut ports: Vec<Vec<PortRings>> = segments.all.iter().map(|_| Vec::new()).collect();
@@ -297,11 +308,13 @@ impl Wiring {
             }
         }
         let nfs = segments.all.len() as u32 + 1;
+        // small rings do not make small batches
+        let slots = places.max(PLACES);
         let shape = Shape {
             nfs,
             rings: 0,
-            places: PLACES,
-            slots: SLOTS + SLOTS_EACH * nfs,
+            places,
+            slots: RINGS_FULL * slots + slots / 2 * nfs,
             slot_bytes: SLOT_BYTES,
         };
         let around = peers.iter().map(|of| {

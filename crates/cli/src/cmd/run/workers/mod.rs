@@ -19,6 +19,7 @@ use super::Args;
 use crate::common;
 use crate::control::{self, Controls, Made, OpenPort, Session};
 use crate::deploy::Renewal;
+use crate::files;
 use crate::gate::{Failed, Fails, Gate};
 use crate::live;
 use crate::merge;
@@ -116,6 +117,10 @@ pub fn run(args: &Args, captures: bool) -> Result<u8> {
     common::print_diagnostics(&loaded.warnings);
     live::fit(first, &live, &attached, args.quiet)?;
     let inputs = super::bound(args, first)?;
+    // each worker reads all of them
+    for (_, file) in &inputs {
+        files::twice(file)?;
+    }
     let partition = Partition::new(n, args.seed, loaded.ports.clone());
     if !args.quiet {
         tell(first, &partition);

@@ -3,6 +3,7 @@
 use super::super::{Made, Mode, report, rules};
 use super::dispatch::Done;
 use super::{Args, Ended, Scaling};
+use crate::alerts;
 use crate::common;
 use crate::merge;
 use crate::runner::Outcome;
@@ -84,10 +85,12 @@ pub fn tell_all(
     if let Some(file) = &args.html {
         std::fs::write(file, crate::html::run_page(&first.chain, &outcome))?;
     }
+    let found = alerts::table(&first.chain, &listed);
     if args.json {
         let mut v = report::json(&outcome, mode, made.as_ref());
         if let Some(all) = v.as_object_mut() {
             all.insert("rules".into(), rules::json(&listed).into());
+            all.insert("alerts".into(), alerts::json(&found));
             all.insert("matchers".into(), common::matchers_json(&matchers));
             all.insert("mismatches".into(), mismatches.into());
             all.insert("conserved".into(), balanced.into());
@@ -112,6 +115,7 @@ pub fn tell_all(
         common::print_json(&v)?;
     } else {
         report::print_text(&first.chain.name, &outcome);
+        alerts::print(&found);
         print_workers(ended, scaling);
         if let Some(d) = done {
             d.print(ended.iter().map(|e| at_wrong(&e.outcome)).sum());
