@@ -50,7 +50,8 @@ COMMIT
 :INPUT ACCEPT [0:0]
 :FORWARD ACCEPT [0:0]
 :OUTPUT ACCEPT [0:0]
--A FORWARD -i wan0 -m conntrack --ctstate NEW -m conntrack ! --ctstatus DNAT -j DROP
+-A FORWARD -i wan0 -m conntrack --ctstate DNAT -j ACCEPT
+-A FORWARD -i wan0 -m conntrack --ctstate NEW -j DROP
 COMMIT
 ";
 
@@ -64,6 +65,7 @@ const NAT_NFT: &str = "table ip nat {
  chain postrouting {
   type nat hook postrouting priority 100;
   oifname \"wan0\" ip saddr 192.168.1.0/28 snat to 203.0.113.8-203.0.113.11
+  oifname \"wan0\" ip saddr 192.168.2.0/24 snat ip prefix to 203.0.114.0/24
   oifname \"wan0\" masquerade
  }
 }

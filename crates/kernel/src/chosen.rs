@@ -131,25 +131,32 @@ impl Chosen {
             return Learnt::Nothing;
         }
         let orig = f.ends;
-        let fresh = f.flags & (SYN | ACK) == SYN;
+        let arrives = self.to_kernel.get(&orig).copied().unwrap_or(orig);
         let first = match self.replies.get(&orig) {
             Some(first) if !self.connections.contains_key(&orig) => Some(*first),
             _ => None,
         };
-        let known = self.connections.get_mut(&first.unwrap_or(orig));
-        let mut may = fresh;
-        match known {
+        let mut may = f.flags & (SYN | ACK) == SYN;
+        match self.connections.get_mut(&first.unwrap_or(orig)) {
             Some(c) => {
+                // a reply leaves as the first packet's inverse
+                let leaves = first.map_or(c.replies.0.inverse(), |first| first.inverse());
+                let as_before = leaves == *ours;
+                // a packet that is of no connection (invalid), though it has the tuple of one
+                if !as_before && *ours == orig && t.ends == arrives {
+                    return Learnt::Nothing;
+                }
                 may |= c.over;
-                c.over |= f.flags & RST != 0;
+                c.over |= as_before && f.flags & RST != 0;
+                if as_before && first.is_some() {
+                    return Learnt::Nothing;
+                }
             }
             None => may = true,
         }
-        // a reply leaves as the first packet's inverse
-        if first.is_some_and(|first| first.inverse() == *ours) || !may {
+        if !may {
             return Learnt::Nothing;
         }
-        let arrives = self.to_kernel.get(&orig).copied().unwrap_or(orig);
         let same = self.connections.get(&orig).map(|c| c.replies);
         let replies = (ours.inverse(), t.ends.inverse());
         if same == Some(replies) {
@@ -332,6 +339,9 @@ mod tests {
             frame(OWN, SERVER, 1, &text)
         };
         assert_eq!(c.to_chain(&back(9000)), back(7000));
+        // what is of no connection leaves as it came, and changes nothing
+        let out = ends(&second);
+        assert_eq!(c.learn(0, &second, &out, &second), Learnt::Nothing);
         // it stays so: another port is no choice any more
         assert_eq!(begins(&mut c, &second, 7001, 9000), Learnt::Nothing);
         assert_eq!(

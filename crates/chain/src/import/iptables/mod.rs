@@ -209,11 +209,11 @@ fn read_list(
     let chains = read_chains(&mut reader, t, table, chain);
     told.rejects += reader.rejects;
     told.logs += reader.logs;
-    let wrong = !reader.errors.is_empty();
+    // nothing to walk through: its rules were not understood, or the file says nothing of it
+    let none = !reader.errors.is_empty() || !chains.contains_key(chain);
     errors.append(&mut reader.errors);
     let mut one = |way| match flatten(&chains, chain, way, request.interfaces) {
-        // rules that were not understood are not there
-        _ if wrong => Vec::new(),
+        _ if none => Vec::new(),
         Ok(r) => r,
         Err(e) => {
             errors.push(e);

@@ -8,6 +8,7 @@ use crate::import::nat::{NatRules, NatTarget};
 use crate::import::rule::Way;
 use crate::import::terms::Family;
 use serde_json::Value;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// What chains of type nat say of forwarded packets; `None` if they say nothing. What is wrong is added to `errors`.
 pub(super) fn read(
@@ -69,8 +70,12 @@ pub(super) fn target(kind: &str, v: &Value, family: Family) -> Result<Option<Nat
     if let Some(port) = v.get("port") {
         text.push_str(&ports(port).ok_or_else(|| wrong(kind, "port", port))?);
     }
-    for flag in flags(v.get("flags")) {
+    let flags = flags(v.get("flags"));
+    // without it, a network is the range of its addresses
+    let whole = !flags.contains(&"netmap");
+    for flag in flags {
         match flag {
+            "netmap" => {}
             "random" | "fully-random" => text.push_str(" random"),
             "persistent" => text.push_str(" persistent"),
             _ => {
@@ -86,7 +91,7 @@ pub(super) fn target(kind: &str, v: &Value, family: Family) -> Result<Option<Nat
     }
     let to = match v.get("addr") {
         None => "-".to_string(),
-        Some(a) => addresses(a).ok_or_else(|| wrong(kind, "address", a))?,
+        Some(a) => addresses(a, whole).ok_or_else(|| wrong(kind, "address", a))?,
     };
     Ok(Some(NatTarget::Range(
         format!("{to} {text}").trim_end().to_string(),
@@ -119,16 +124,39 @@ fn ports(v: &Value) -> Option<String> {
     }
 }
 
-/// `"10.0.0.1"`, `{"range": ["10.0.0.1", "10.0.0.9"]}`, `{"prefix": {"addr": "10.0.0.0", "len": 24}}`.
-fn addresses(v: &Value) -> Option<String> {
+/// `"10.0.0.1"`, `{"range": ["10.0.0.1", "10.0.0.9"]}`, `{"prefix": {"addr": "10.0.0.0", "len": 24}}`. `whole`: of a
+/// network, any of its addresses; else the first bits are the network's, and the others stay.
+fn addresses(v: &Value, whole: bool) -> Option<String> {
     if let Some(p) = v.get("prefix") {
         let (addr, len) = (p.get("addr")?.as_str()?, p.get("len")?.as_u64()?);
-        return Some(format!("{addr}/{len}"));
+        return match whole {
+            true => range_of(addr.parse().ok()?, u32::try_from(len).ok()?),
+            false => Some(format!("{addr}/{len}")),
+        };
     }
     match v.get("range").and_then(Value::as_array).map(Vec::as_slice) {
         Some([lo, hi]) => Some(format!("{}-{}", lo.as_str()?, hi.as_str()?)),
         Some(_) => None,
         None => v.as_str().map(String::from),
+    }
+}
+
+/// First and last address of a network.
+fn range_of(a: IpAddr, len: u32) -> Option<String> {
+    match a {
+        IpAddr::V4(a) if len <= 32 => {
+            let hosts = u32::MAX.checked_shr(len).unwrap_or(0);
+            let a = u32::from(a);
+            let (lo, hi) = (Ipv4Addr::from(a & !hosts), Ipv4Addr::from(a | hosts));
+            Some(format!("{lo}-{hi}"))
+        }
+        IpAddr::V6(a) if len <= 128 => {
+            let hosts = u128::MAX.checked_shr(len).unwrap_or(0);
+            let a = u128::from(a);
+            let (lo, hi) = (Ipv6Addr::from(a & !hosts), Ipv6Addr::from(a | hosts));
+            Some(format!("{lo}-{hi}"))
+        }
+        _ => None,
     }
 }
 
@@ -165,9 +193,17 @@ mod tests {
         assert_eq!(
             range(
                 "snat",
-                r#"{"addr": {"prefix": {"addr": "192.0.2.0", "len": 24}}}"#
+                r#"{"addr": {"prefix": {"addr": "192.0.2.0", "len": 24}}, "flags": "netmap"}"#
             ),
             "192.0.2.0/24"
+        );
+        // nft prints a range as a network where it is one
+        assert_eq!(
+            range(
+                "snat",
+                r#"{"addr": {"prefix": {"addr": "192.0.2.8", "len": 30}}}"#
+            ),
+            "192.0.2.8-192.0.2.11"
         );
         assert_eq!(range("dnat", r#"{"port": 80}"#), "- 80");
         assert_eq!(range("masquerade", "null"), "");
