@@ -30,6 +30,7 @@ mod host;
 mod judged;
 mod lab;
 mod pinned;
+mod plan;
 mod run;
 mod trace;
 mod wires;
