@@ -102,12 +102,18 @@ impl Chosen {
         }
     }
 
-    /// A frame of the kernel's, as the chain would have sent it.
-    pub fn to_chain(&self, frame: &[u8]) -> Vec<u8> {
+    /// A frame of the kernel's, as the chain would have sent it. `sent`: what it came of, as the chain was sent it and
+    /// as the kernel was; what is of no connection leaves as it came.
+    pub fn to_chain(&self, frame: &[u8], sent: (&[u8], &[u8])) -> Vec<u8> {
         let mut b = frame.to_vec();
-        if let Some(f) = read(frame)
-            && let Some(to) = self.from_kernel.get(&answered(&f))
+        let Some(f) = read(frame) else {
+            return b;
+        };
+        if let (Some(chain), Some(kernel)) = (read(sent.0), read(sent.1))
+            && (kernel.ends, kernel.quoted) == (f.ends, f.quoted)
         {
+            f.write(&mut b, &chain.ends);
+        } else if let Some(to) = self.from_kernel.get(&answered(&f)) {
             let to = if f.quoted { *to } else { to.inverse() };
             f.write(&mut b, &to);
         }
@@ -304,6 +310,11 @@ mod tests {
         read(f).unwrap().ends
     }
 
+    /// A frame of the kernel's that came of something else.
+    fn to_chain(c: &Chosen, f: &[u8]) -> Vec<u8> {
+        c.to_chain(f, (&[], &[]))
+    }
+
     /// A first packet that leaves with these ports.
     fn begins(c: &mut Chosen, f: &[u8], ours: u16, theirs: u16) -> Learnt {
         let out = |port| udp(OWN, port, SERVER, 53);
@@ -322,6 +333,9 @@ mod tests {
         assert_eq!(c.to_kernel(&reply(7000)), Sent::Mapped(reply(9000)));
         assert_eq!(c.to_kernel(&reply(4000)), Sent::Same);
         assert_eq!(c.to_kernel(&reply(9000)), Sent::Stranger);
+        // one of no connection passes as it came
+        let passed = c.to_chain(&reply(9000), (&reply(7000), &reply(9000)));
+        assert_eq!(passed, reply(7000));
         let about = |port| {
             let quoted = &udp(OWN, port, SERVER, 53)[14..];
             let text = [&[3, 3, 0, 0, 0, 0, 0, 0][..], quoted].concat();
@@ -330,7 +344,7 @@ mod tests {
         assert_eq!(c.to_kernel(&about(7000)), Sent::Mapped(about(9000)));
         // later packets as they leave the kernel, and its errors about replies
         assert_eq!(
-            c.to_chain(&udp(OWN, 9000, SERVER, 53)),
+            to_chain(&c, &udp(OWN, 9000, SERVER, 53)),
             udp(OWN, 7000, SERVER, 53)
         );
         let back = |port| {
@@ -338,14 +352,14 @@ mod tests {
             let text = [&[3, 3, 0, 0, 0, 0, 0, 0][..], quoted].concat();
             frame(OWN, SERVER, 1, &text)
         };
-        assert_eq!(c.to_chain(&back(9000)), back(7000));
+        assert_eq!(to_chain(&c, &back(9000)), back(7000));
         // what is of no connection leaves as it came, and changes nothing
         let out = ends(&second);
         assert_eq!(c.learn(0, &second, &out, &second), Learnt::Nothing);
         // it stays so: another port is no choice any more
         assert_eq!(begins(&mut c, &second, 7001, 9000), Learnt::Nothing);
         assert_eq!(
-            c.to_chain(&udp(OWN, 9000, SERVER, 53)),
+            to_chain(&c, &udp(OWN, 9000, SERVER, 53)),
             udp(OWN, 7000, SERVER, 53)
         );
         assert!(c.strays(1, &second) && !c.strays(0, &second));
@@ -365,6 +379,6 @@ mod tests {
         let mut c = Chosen::new(true);
         let (ours, theirs) = (udp(OWN, 1, SERVER, 53), udp(OTHER, 1, SERVER, 53));
         assert_eq!(c.learn(0, &first, &ends(&ours), &theirs), Learnt::Nothing);
-        assert_eq!(c.to_chain(&theirs), theirs);
+        assert_eq!(to_chain(&c, &theirs), theirs);
     }
 }

@@ -302,7 +302,7 @@ fn judge(
             lab.count(DRAWN);
         }
         for l in &mut left {
-            l.bytes = lab.chosen.to_chain(&l.bytes);
+            l.bytes = lab.chosen.to_chain(&l.bytes, (frame, &to_kernel));
         }
     }
     if lab.counting {
