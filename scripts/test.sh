@@ -11,16 +11,55 @@ log=$out/test.log
 export ONEFOLD_SKIPS=$PWD/$out/skips.txt
 rm -f "$ONEFOLD_SKIPS"
 
+cargo=${CARGO:-cargo}
 features=()
 ! pkg-config --exists libdpdk 2>/dev/null || features=(--features onefold/dpdk)
-"${CARGO:-cargo}" test --workspace --locked --no-fail-fast "${features[@]}" "$@" 2>&1 | tee "$log"
-status=${PIPESTATUS[0]}
-if [ ${#features[@]} -gt 0 ] && [ $# -eq 0 ]; then
-  # what `make lint` has checked of other crates is used again
-  "${CARGO:-cargo}" clippy --workspace --all-targets --locked -- -D warnings 2>&1 | tee -a "$log"
-  without=${PIPESTATUS[0]}
-  [ "$status" -ne 0 ] || status=$without
+run() { "$cargo" test --workspace --locked --no-fail-fast "${features[@]}" "$@" 2>&1; }
+
+# Names of test targets (NAME.rs, NAME/main.rs), all but that of live traffic.
+targets() {
+  local t
+  for t in "$@"; do
+    case $t in
+      */main.rs) basename "$(dirname "$t")" ;;
+      *) basename "$t" .rs ;;
+    esac
+  done | sort -u | grep -vx live
+}
+
+# Tests of live traffic wait for most of their time: they run beside what computes, and what crates test before what
+# the command line tests. Cargo runs all of it, with one selection of packages, so that nothing is built twice.
+everything() {
+  local status=0 live first
+  run --no-run || return
+  # with a process group of its own, which Ctrl-C can be passed on to
+  set -m
+  run --test=live >"$out/live.log" &
+  live=$!
+  set +m
+  trap 'kill -INT -- -"$live" 2>/dev/null; exit 130' INT TERM
+  if [ ${#features[@]} -gt 0 ]; then
+    # what `make lint` has checked of other crates is used again
+    "$cargo" clippy --workspace --all-targets --locked -- -D warnings 2>&1 || status=$?
+  fi
+  # shellcheck disable=SC2046 # one argument for each crate
+  first=$(targets $(ls crates/*/tests/*.rs crates/*/tests/*/main.rs | grep -v '^crates/cli/'))
+  # shellcheck disable=SC2086
+  run --lib --bins $(sed 's/^/--test=/' <<<"$first") || status=$?
+  # shellcheck disable=SC2046
+  run $(targets crates/cli/tests/*.rs crates/cli/tests/*/main.rs | grep -vxF "$first" | sed 's/^/--test=/') || status=$?
+  run --doc || status=$?
+  wait "$live" || status=$?
+  cat "$out/live.log"
+  return "$status"
+}
+
+if [ $# -gt 0 ]; then
+  run "$@" | tee "$log"
+else
+  everything | tee "$log"
 fi
+status=${PIPESTATUS[0]}
 
 echo
 echo "== the slowest test binaries (seconds of wall time)"

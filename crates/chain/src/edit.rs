@@ -183,8 +183,7 @@ pub(crate) fn routes(
     for e in edits {
         let r = parse_route(&e.text)?;
         let same_network = |q: &Route| (q.net, q.len) == (r.net, r.len);
-        let bare = r.via.is_none() && r.dev.is_none() && !r.blackhole;
-        let found = all.iter().position(|(q, ..)| match e.add || bare {
+        let found = all.iter().position(|(q, ..)| match e.add || r.is_bare() {
             true => same_network(q),
             false => *q == r,
         });

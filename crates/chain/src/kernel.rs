@@ -12,7 +12,7 @@
 
 use crate::error::ChainError;
 use crate::file::{Function, Loc};
-use crate::import::{Family, Route, RuleFormat, format_of};
+use crate::import::{Family, Route, RouteKind, RuleFormat, format_of, select};
 use crate::kinds::KindCx;
 use crate::kinds::firewall::{Back, Firewall};
 use crate::kinds::router::Router;
@@ -137,13 +137,11 @@ pub struct KernelInterface {
     pub mtu: u16,
 }
 
-/// A route: as it was understood, and as it is written.
+/// A route: as it was understood, and where it is written.
 #[derive(Debug, Clone)]
 pub struct KernelRoute {
     /// As it was understood.
     pub route: Route,
-    /// As it is written.
-    pub text: String,
     /// Where.
     pub file: String,
     /// Its line there.
@@ -228,7 +226,7 @@ pub(crate) fn form(f: &Function, cx: &mut KindCx<'_>) -> Option<KernelForm> {
         return firewall(k, cx).map(KernelForm::Firewall);
     }
     if let Some(k) = &f.router {
-        return Some(KernelForm::Router(router(k, cx)));
+        return router(k, cx).map(KernelForm::Router);
     }
     let kind = [
         ("a nat function", f.nat.is_some()),
@@ -404,7 +402,12 @@ fn asks_about_connections(text: &str, format: RuleFormat) -> bool {
     }
 }
 
-fn router(k: &Router, cx: &mut KindCx<'_>) -> KernelRouter {
+/// A route for the router itself.
+fn is_ours(r: &Route) -> bool {
+    matches!(r.kind, RouteKind::Local | RouteKind::Broadcast)
+}
+
+fn router(k: &Router, cx: &mut KindCx<'_>) -> Option<KernelRouter> {
     let text = |v: &Option<Loc<String>>| v.as_ref().map(|v| v.value.clone());
     let interface = |i: &crate::kinds::router::Interface| KernelInterface {
         name: i.name.clone(),
@@ -413,36 +416,39 @@ fn router(k: &Router, cx: &mut KindCx<'_>) -> KernelRouter {
         mac: i.mac.value.clone(),
         mtu: i.mtu.as_ref().map_or(1500, |m| m.value),
     };
-    let routes = k
-        .all_routes(cx)
-        .into_iter()
-        .map(|(route, file, line)| KernelRoute {
-            text: String::new(),
-            route,
-            file,
-            line,
-        });
-    let mut routes: Vec<KernelRoute> = routes.collect();
-    // as they are written: inline ones first, then those of the file
-    let inline = k.routes.iter().flatten().map(|r| r.value.clone());
-    let mut written: Vec<String> = inline.collect();
-    if let Some(f) = &k.routes_file {
-        let span = cx.at(f);
-        if let Some((_, text)) = cx.reader.read(&f.value, span) {
-            let lines = text.lines();
-            let plain = lines.map(|l| l.split_once('#').map_or(l, |(a, _)| a).trim());
-            written.extend(plain.filter(|l| !l.is_empty()).map(str::to_string));
-        }
+    let routes = k.all_routes(cx).into_iter().filter(|r| r.0.is_used());
+    let mut routes: Vec<KernelRoute> = routes
+        .map(|(route, file, line)| KernelRoute { route, file, line })
+        .collect();
+    // IPv6 routes of one metric are next hops of one route: the kernel puts them together
+    let chosen = select(k.all_routes(cx)).routes;
+    if let Some((route, file, line)) = chosen.iter().find(|r| !r.0.more.is_empty()) {
+        let why = format!(
+            "the route to {} has several next hops ({file}:{line}): the kernel chooses among them by a hash of its own",
+            route.prefix_text()
+        );
+        refuse(cx, &why, "leave one next hop for this comparison");
+        return None;
     }
-    if written.len() == routes.len() {
-        for (r, t) in routes.iter_mut().zip(written) {
-            r.text = t;
-        }
+    if let Some(r) = routes
+        .iter()
+        .find(|r| is_ours(&r.route) && !k.has(&r.route))
+    {
+        let why = format!(
+            "{} ({}:{}) is an address of no interface of this router",
+            r.route.prefix_text(),
+            r.file,
+            r.line
+        );
+        refuse(cx, &why, "leave its route out for this comparison");
+        return None;
     }
-    KernelRouter {
+    // they come with the interfaces' addresses
+    routes.retain(|r| !is_ours(&r.route));
+    Some(KernelRouter {
         interfaces: k.interfaces.iter().map(interface).collect(),
         routes,
-    }
+    })
 }
 
 #[cfg(test)]

@@ -254,6 +254,9 @@ fn routes(n: u32) -> String {
         let net = std::net::Ipv4Addr::from(0x1400_0000 + net);
         let _ = match i % 23 {
             5 => writeln!(t, "blackhole {net}/{len}"),
+            9 => writeln!(t, "unreachable {net}/{len}"),
+            13 => writeln!(t, "prohibit {net}/{len}"),
+            17 => writeln!(t, "throw {net}/{len}"),
             _ => writeln!(
                 t,
                 "{net}/{len} via 10.{}.0.{} dev eth{} proto static",
@@ -263,7 +266,9 @@ fn routes(n: u32) -> String {
             ),
         };
     }
-    t + "default via 10.1.0.254 dev eth1 proto dhcp metric 100\n\
+    t + "default via 10.2.0.254 dev eth2 proto static metric 200\n\
+         default via 10.1.0.254 dev eth1 proto dhcp metric 100\n\
+         default via 10.0.0.254 dev eth0 proto static metric 300\n\
          10.0.0.0/24 dev eth0 proto kernel scope link src 10.0.0.1\n"
 }
 
@@ -312,7 +317,13 @@ fn a_router_of_ipv6_behind_a_firewall() {
   fw: { firewall: { rules: [], rules6-file: v6.rules } }
   r:
     router:
-      routes: [\"2001:db8:a::/48 via 2001:db8:1::2\", \"default via fe80::9 dev 1\", \"2001:db8:c::/48 blackhole\"]
+      routes:
+        - 2001:db8:a::/48 via 2001:db8:1::2
+        - default via fe80::8 dev 0 metric 2048
+        - default via fe80::9 dev 1
+        - 2001:db8:c::/48 blackhole
+        - unreachable 2001:db8:1:8000::/49
+        - prohibit 2001:db8:1:4000::/50
       interfaces:
         - { address6: \"2001:db8:0::1/64\", mac: \"02:00:00:00:00:01\", gateway-mac: \"02:00:00:00:01:01\" }
         - { address6: \"2001:db8:1::1/64\", mac: \"02:00:00:00:00:02\", gateway-mac: \"02:00:00:00:01:02\" }

@@ -2,7 +2,7 @@
 
 use crate::KernelError;
 use crate::commands::{self, own_ip, settings};
-use onefold_chain::import::{Family, RuleFormat};
+use onefold_chain::import::{Family, RouteKind, RuleFormat};
 use onefold_chain::kernel::{KERNEL_SECONDS, KernelNat, KernelRoute};
 use onefold_chain::kernel::{KernelFirewall, KernelForm, KernelFunction, KernelRouter};
 use onefold_nf::NetSpace;
@@ -351,7 +351,7 @@ fn routes(
 
 /// What `ip route` prints of an interface's own network is there with the address.
 fn is_own(route: &onefold_chain::import::Route, r: &KernelRouter) -> bool {
-    if route.via.is_some() || route.blackhole {
+    if route.hop.via.is_some() || !route.more.is_empty() || route.kind != RouteKind::Unicast {
         return false;
     }
     let here = |address: &Option<String>| {
@@ -373,40 +373,39 @@ fn same_network(a: IpAddr, b: IpAddr, len: u8) -> bool {
     av4 == bv4 && (a ^ b) & mask == 0
 }
 
-/// A line of `ip` for a route: the operator's words, without those that `ip route` prints but does not read, and with
-/// the name of an interface that is given by its number.
+/// A line of `ip` for a route: what it does, its next hop, with an interface's name where its number was given, and
+/// its metric, as the kernel is to choose among routes by itself.
 fn line(r: &KernelRoute, names: &[String]) -> String {
-    let mut words = r.text.split_whitespace().peekable();
-    let mut rest: Vec<String> = Vec::new();
-    let mut kind = "";
-    if let Some(k @ ("blackhole" | "unicast" | "unreachable" | "prohibit")) = words.peek().copied()
-    {
-        kind = k;
-        words.next();
+    let route = &r.route;
+    let kind = match route.kind {
+        RouteKind::Unicast => "",
+        RouteKind::Blackhole => "blackhole ",
+        RouteKind::Unreachable => "unreachable ",
+        RouteKind::Prohibit => "prohibit ",
+        RouteKind::Throw => "throw ",
+        RouteKind::Local => "local ",
+        RouteKind::Broadcast => "broadcast ",
+    };
+    let mut line = format!("route add {kind}{}", route.prefix_text());
+    let hop = Some(&route.hop).filter(|_| route.kind == RouteKind::Unicast);
+    // writing to a String cannot fail
+    if let Some(via) = hop.and_then(|h| h.via) {
+        let _ = write!(line, " via {via}");
     }
-    let prefix = words.next().unwrap_or_default();
-    while let Some(w) = words.next() {
-        match w {
-            "linkdown" | "dead" | "offload" | "trap" | "onlink" => {}
-            "expires" | "error" => drop(words.next()),
-            // our own form has it behind the prefix
-            "blackhole" => kind = w,
-            "dev" => {
-                let given = words.next().unwrap_or_default();
-                let by_number = given.parse::<usize>().ok().and_then(|n| names.get(n));
-                let known = names.iter().any(|n| n == given);
-                let name = by_number.filter(|_| !known).map_or(given, String::as_str);
-                rest.extend(["dev".to_string(), name.to_string()]);
-            }
-            w => rest.push(w.to_string()),
-        }
+    if let Some(given) = hop.and_then(|h| h.dev.as_ref()) {
+        let by_number = given.parse::<usize>().ok().and_then(|n| names.get(n));
+        let known = names.iter().any(|n| n == given);
+        let name = by_number.filter(|_| !known).unwrap_or(given);
+        let _ = write!(line, " dev {name}");
     }
-    let mut line = format!("route add {kind} {prefix} {}", rest.join(" "));
-    if r.route.via.is_some() && r.route.dev.is_some() {
+    if hop.is_some_and(|h| h.via.is_some() && h.dev.is_some()) {
         // the neighbour is there, whatever network it is in
         line.push_str(" onlink");
     }
-    line.split_whitespace().collect::<Vec<_>>().join(" ")
+    if route.metric != 0 {
+        let _ = write!(line, " metric {}", route.metric);
+    }
+    line
 }
 
 #[cfg(test)]
@@ -420,7 +419,6 @@ mod tests {
         let of = |text: &str| {
             let route = KernelRoute {
                 route: parse_route(text).unwrap(),
-                text: text.to_string(),
                 file: String::new(),
                 line: 1,
             };
@@ -436,7 +434,11 @@ mod tests {
         );
         assert_eq!(
             of("default via 10.0.2.2 dev eth0 proto dhcp src 10.0.2.15 metric 100 onlink linkdown"),
-            "route add default via 10.0.2.2 dev eth0 proto dhcp src 10.0.2.15 metric 100 onlink"
+            "route add 0.0.0.0/0 via 10.0.2.2 dev eth0 onlink metric 100"
+        );
+        assert_eq!(
+            of("prohibit 10.3.0.0/16 dev lo"),
+            "route add prohibit 10.3.0.0/16"
         );
         assert_eq!(
             of("10.1.0.0/16 via 192.0.2.1"),

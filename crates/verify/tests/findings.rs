@@ -44,17 +44,24 @@ fn decides(f: &Filter, p: &[u8]) -> (Option<u32>, bool) {
     }
 }
 
-fn found(rules: &[String]) -> Findings {
-    let spec = GraphSpec {
+fn spec(class: &str, rules: &[String]) -> GraphSpec {
+    GraphSpec {
         elements: vec![ElementSpec {
             name: "fw/rules".into(),
-            class: "IPFilter".into(),
+            class: class.into(),
             args: rules.to_vec(),
             ..ElementSpec::default()
         }],
         ..GraphSpec::default()
-    };
-    let worlds = of_element(&spec, 0).unwrap();
+    }
+}
+
+fn found(rules: &[String]) -> Findings {
+    found_in("IPFilter", rules)
+}
+
+fn found_in(class: &str, rules: &[String]) -> Findings {
+    let worlds = of_element(&spec(class, rules), 0).unwrap();
     let each: Vec<Vec<usize>> = (0..rules.len()).map(|i| vec![i]).collect();
     look(&worlds, &each, &mut |_| true)
 }
@@ -146,4 +153,21 @@ fn all_that_is_odd_is_found_and_nothing_else() {
     }
     assert_eq!(kinds.len(), 3, "{kinds:?}");
     assert!(kinds.values().all(|n| *n > 20), "{kinds:?}");
+}
+
+/// What IPv4's header says of fragments stands elsewhere in IPv6's, or nowhere.
+#[test]
+fn lists_of_ipv6_are_looked_at_by_their_own_header() {
+    let texts = |all: &[&str]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let rules = texts(&[
+        "allow icmp6 && (icmp6[0:1] == 128) && not ip frag",
+        "allow dst net 2001:db8::/32 && tcp && dst port 443",
+        "allow udp && dst port 53",
+        "deny dst net 2001:db8:1::/48 && tcp && dst port 443",
+        "allow ip frag",
+    ]);
+    let findings = found_in("IP6Filter", &rules);
+    assert_eq!(findings.unknown, Vec::<usize>::new());
+    let all: Vec<_> = findings.all.iter().map(|f| (f.rule, f.kind)).collect();
+    assert_eq!(all, [(3, Kind::Contradicted), (4, Kind::NeverMatches)]);
 }

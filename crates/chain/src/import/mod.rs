@@ -17,6 +17,9 @@ pub mod snort;
 mod terms;
 
 pub use chains::Interfaces;
-pub use routes::{Route, parse_route, read_routes};
+pub(crate) use routes::warn as warn_of_routes;
+pub use routes::{
+    Hop, PlacedRoute, Route, RouteKind, Selection, parse_route, read_routes, select, shares,
+};
 pub use rule::{Hook, ReadOptions, Rule, RuleFormat, RuleSet, Stage, Verdict, Way, format_of, read_rules};
 pub use terms::Family;

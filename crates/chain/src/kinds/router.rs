@@ -5,11 +5,12 @@
 
 mod v4;
 mod v6;
+mod ways;
 
 use super::{ClickText, KindCx, NOT_IP, VLAN_TAGGED, discard};
 use crate::edit::{self, ListEdit};
 use crate::file::Loc;
-use crate::import::{Route, read_routes};
+use crate::import::{PlacedRoute, Route, read_routes};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -21,10 +22,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub struct Router {
     /// The interfaces: port 0, 1 ...
     pub interfaces: Vec<Interface>,
-    /// Routes: `10.0.0.0/8 via 192.168.1.2`, `default dev 1`, `2001:db8::/32 via fe80::1 dev 0`, `192.0.2.0/24
-    /// blackhole`. `dev` is a port number or an interface's name.
+    /// Routes: `10.0.0.0/8 via 192.168.1.2`, `default dev 1`, `2001:db8::/32 via fe80::1 dev 0`, `blackhole
+    /// 192.0.2.0/24` (or `unreachable`, `prohibit`), `default nexthop via 10.0.0.1 weight 2 nexthop via 10.0.0.2`.
+    /// `dev` is a port number or an interface's name.
     pub routes: Option<Vec<Loc<String>>>,
-    /// A file with routes: the same lines, or the output of `ip route` (and `ip -6 route`).
+    /// A file with routes: the same lines, or the output of `ip route` (and `ip -6 route`), `ip -j route`, or FRR's
+    /// `show ip route json`.
     pub routes_file: Option<Loc<String>>,
     /// Send ICMP redirects to hosts of the network that their next hop is on (RFC 1812 5.2.7.2, IPv4 only); true if not
     /// given.
@@ -105,6 +108,21 @@ impl Router {
             .collect()
     }
 
+    /// Is a route for the router itself (`local`, `broadcast`) about an interface's own network, or loopback?
+    pub(crate) fn has(&self, r: &Route) -> bool {
+        let of = |v: &Option<Loc<String>>| {
+            let (a, l) = v.as_ref()?.value.split_once('/')?;
+            Some((a.parse::<IpAddr>().ok()?, l.parse::<u8>().ok()?))
+        };
+        let mut all = (self.interfaces.iter()).flat_map(|i| [of(&i.address), of(&i.address6)]);
+        let within = |(a, l): (IpAddr, u8)| match (a, r.net) {
+            (IpAddr::V4(a), IpAddr::V4(net)) => same4(a, net, l.min(32)),
+            (IpAddr::V6(a), IpAddr::V6(net)) => a == net,
+            _ => false,
+        };
+        r.net.is_loopback() || all.any(|x| x.is_some_and(within))
+    }
+
     /// The graph as Click text.
     pub fn click(&self, cx: &mut KindCx<'_>) -> String {
         if self.interfaces.is_empty() || self.interfaces.len() > MAX_INTERFACES {
@@ -119,24 +137,32 @@ impl Router {
         let (Some(ports), Some(limit)) = (ports, limit) else {
             return String::new();
         };
-        let routes = self.all_routes(cx);
+        let routes = self.routes(cx);
         let mut t = ClickText::new();
         // declared first: an element must be declared before its name is used
         for n in 0..ports.len() {
             t.line(format!("out{n} :: ToDevice({n});"));
         }
-        let mut off_link = BTreeMap::new();
+        let (mut off_link, mut ways4, mut ways6) = (BTreeMap::new(), None, None);
         if ports.iter().any(|p| p.v4.is_some()) {
-            off_link = self.table4(cx, &mut t, &ports, &routes, &limit);
+            let (links, ways) = self.table4(cx, &mut t, &ports, &routes, &limit);
+            (off_link, ways4) = (links, Some(ways));
         }
         if ports.iter().any(|p| p.v6.is_some()) {
-            self.table6(cx, &mut t, &ports, &routes, &limit);
+            ways6 = Some(self.table6(cx, &mut t, &ports, &routes, &limit));
         }
         for (n, p) in ports.iter().enumerate() {
             interface_in(&mut t, n, p);
             let redirects = self.redirects.unwrap_or(true);
             v4::interface_out(&mut t, n, p, redirects, off_link.get(&n));
             v6::interface_out(&mut t, n, &ports);
+        }
+        // behind the elements that they refer to
+        if let Some(ways) = ways4 {
+            ways.write(&mut t, &v4::texts(&ports));
+        }
+        if let Some(ways) = ways6 {
+            ways.write(&mut t, &v6::texts(&ports));
         }
         t.finish()
     }
@@ -156,7 +182,7 @@ impl Router {
         Some(format!("RatedSplitter({}, BURST_SIZE {})", rate?, burst?))
     }
 
-    pub(crate) fn all_routes(&self, cx: &mut KindCx<'_>) -> Vec<(Route, String, u32)> {
+    pub(crate) fn all_routes(&self, cx: &mut KindCx<'_>) -> Vec<PlacedRoute> {
         let mut out = Vec::new();
         for r in self.routes.iter().flatten() {
             let l = cx.reader.sources.locate(cx.at(r));
@@ -185,35 +211,6 @@ impl Router {
                 Vec::new()
             }
         }
-    }
-
-    /// The port that a route leaves through.
-    fn port_of(&self, route: &Route, ports: &[Port]) -> Result<usize, String> {
-        if let Some(dev) = &route.dev {
-            let by_name = self
-                .interfaces
-                .iter()
-                .position(|i| i.name.as_deref() == Some(dev));
-            return by_name
-                .or_else(|| dev.parse().ok().filter(|n| *n < ports.len()))
-                .ok_or_else(|| format!("route {}: no interface '{dev}'", route.prefix_text()));
-        }
-        let Some(via) = route.via else {
-            return Err(format!(
-                "route {}: expected 'via ADDRESS' or 'dev PORT'",
-                route.prefix_text()
-            ));
-        };
-        let on_link = |p: &Port| match via {
-            IpAddr::V4(a) => p.v4.is_some_and(|(n, l)| same4(n, a, l)),
-            IpAddr::V6(a) => p.v6.is_some_and(|(n, l)| same6(n, a, l)),
-        };
-        ports.iter().position(on_link).ok_or_else(|| {
-            format!(
-                "route {}: next hop {via} is on no interface's network; say 'dev PORT'",
-                route.prefix_text()
-            )
-        })
     }
 }
 

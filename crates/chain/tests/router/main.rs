@@ -6,3 +6,4 @@ mod common;
 mod packets;
 mod v4;
 mod v6;
+mod ways;

@@ -3,7 +3,7 @@
 use super::one_to_one;
 use onefold_element::args::Args;
 use onefold_element::model::build::{Cases, OPTIONS, ne};
-use onefold_element::model::{Base, Cond, Exit, Model, ModelCx, Op, Read, bits};
+use onefold_element::model::{Base, Case, Cond, Exit, Model, ModelCx, Op, Read, bits};
 use onefold_element::{
     ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any,
 };
@@ -52,6 +52,18 @@ impl Element for MarkIpHeader {
             )
             .punt(ne(bits(Base::Data, at * 8 + 4, 4), 5), OPTIONS)
             .otherwise([mark], Exit::Port(0))
+    }
+    fn finer(&self, _: Port, _: &ModelCx<'_>) -> Option<Vec<Case>> {
+        let at = u16::try_from(self.offset).ok().filter(|o| *o <= 8000)?;
+        let mark = Op::SetNet {
+            at: at as i16,
+            len: 0,
+        };
+        let none = Cond::less(Read::Len, u128::from(at) + 1);
+        Some(vec![
+            Case::new(none, Exit::Port(0)).with([mark]),
+            Case::new(Cond::Always, Exit::Punt(OPTIONS)),
+        ])
     }
     element_any!();
 }

@@ -53,6 +53,13 @@ fn ip() -> Vec<Plan> {
         Plan::new(Layer::Ip4, pipe("MarkIPHeader", &["", "0"])),
         Plan::new(Layer::Ether, pipe("MarkIPHeader", &["14"])).plain_punts(200),
         Plan::new(
+            Layer::Ether,
+            (pipe("MarkIPHeader", &["14"]).into_iter())
+                .map(Subject::finer)
+                .collect(),
+        )
+        .plain_punts(1000),
+        Plan::new(
             Layer::Any,
             pipe("MarkMACHeader", &["", "2", "0, 14", "4, 18"]),
         ),

@@ -277,7 +277,7 @@ impl Names {
                 let said = terms(&c.when, place);
                 line.exact &= said.is_some();
                 for t in said.unwrap_or_else(|| vec![Filter::default()]) {
-                    if let Some(t) = in_world(t, world) {
+                    if let Some(t) = in_world(t, world, six(class)) {
                         filters.push(t);
                         lines.push(line.clone());
                     }
@@ -287,7 +287,7 @@ impl Names {
                 Some(n) if n + 1 < args.len() => from = n + 1,
                 // what a model leaves out behind a last rule that takes everything: no rule fits
                 Some(_) => {
-                    filters.extend(in_world(Filter::default(), world));
+                    filters.extend(in_world(Filter::default(), world, six(class)));
                     lines.push(ListLine {
                         argument: None,
                         fate: ListOutcome::Drop,
@@ -428,14 +428,15 @@ fn line(c: &Case, from: usize) -> Option<ListLine> {
     })
 }
 
-/// Fragments are later ones or not.
-fn in_world(mut f: Filter, world: World) -> Option<Filter> {
+/// Fragments are later ones or not. IPv6's header says nothing of fragments: its lists are in one world.
+fn in_world(mut f: Filter, world: World, six: bool) -> Option<Filter> {
     let offset = Dim::Bits {
         bit: 14 * 8 + i32::from(field::IP_FRAGOFF.bit),
         bits: field::IP_FRAGOFF.bits,
     };
     let fits = match world {
         World::Frames => true,
+        World::Whole if six => true,
         World::Whole => f.narrow(offset, &ValueSet::one(0), 13),
         World::Fragments => f.narrow(offset, &ValueSet::range(1, max_of(13)), 13),
     };

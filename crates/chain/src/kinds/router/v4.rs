@@ -1,8 +1,9 @@
 //! The IPv4 half of a router.
 
 use super::rated;
-use super::{BLACKHOLE, FOR_ROUTER, KindCx, Lines, NO_HOST, Outputs, Port, Router, mask4, same4};
-use crate::import::Route;
+use super::ways::{Texts, Way, Ways};
+use super::{FOR_ROUTER, KindCx, Lines, NO_HOST, Outputs, Port, Router, mask4, same4};
+use crate::import::{PlacedRoute, Route};
 use crate::kinds::{ClickText, discard};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -28,49 +29,43 @@ fn no_hosts((a, l): (Ipv4Addr, u8)) -> Vec<Ipv4Addr> {
 
 impl Router {
     /// The look-up and what is for the router itself. Output 0: its own addresses; 1 + port: to be forwarded; then
-    /// addresses that are no host's; blackholes; no route; and next hops outside a port's network, for which there are
-    /// no redirects: gives back these outputs by port.
+    /// those of [`Ways`], and next hops outside a port's network, for which there are no redirects: gives back these
+    /// outputs by port.
     pub(super) fn table4(
         &self,
         cx: &mut KindCx<'_>,
         t: &mut ClickText,
         ports: &[Port],
-        routes: &[(Route, String, u32)],
+        routes: &[PlacedRoute],
         limit: &str,
-    ) -> BTreeMap<usize, usize> {
-        let mut outputs = Outputs::new(ports.len());
-        let nowhere = outputs.one();
+    ) -> (BTreeMap<usize, usize>, Ways) {
+        let mut ways = Ways::new(Outputs::new(ports.len()));
         let mut lines = Lines::default();
-        self.own4(cx, &mut lines, ports, nowhere);
-        let (mut blackhole, mut off_link) = (None, BTreeMap::new());
+        self.own4(cx, &mut lines, ports, ways.nowhere);
+        let mut off_link = BTreeMap::new();
         let mut given = Vec::new();
         for (r, file, line) in routes {
             let IpAddr::V4(net) = r.net else { continue };
             let at = (file.clone(), *line);
-            // what `ip route` prints of an interface's own network is there already
-            let own = |p: &Port| p.v4.is_some_and(|(a, l)| l == r.len && same4(a, net, l));
-            if r.via.is_none() && !r.blackhole && ports.iter().any(own) {
-                continue;
+            let way = self.way(r, ports, &mut ways);
+            if way != Ok(Way::Known) {
+                given.push((net, r.len));
             }
-            given.push((net, r.len));
-            if r.blackhole {
-                let to = *blackhole.get_or_insert_with(|| outputs.one());
-                lines.add(format!("{net}/{} {to}", r.len), &at);
-                continue;
-            }
-            match self.port_of(r, ports) {
-                Ok(n) => {
-                    let via = match r.via {
+            match way {
+                Ok(Way::Known) => {}
+                Ok(Way::Output(to)) => lines.add(format!("{net}/{} {to}", r.len), &at),
+                Ok(Way::Port(n, via)) => {
+                    let gateway = match via {
                         Some(IpAddr::V4(g)) => format!("{g} "),
                         _ => String::new(),
                     };
                     let to = match ports.get(n).and_then(|p| p.v4) {
-                        Some(own) if self.redirects.unwrap_or(true) && !on_link(r, own) => {
-                            *off_link.entry(n).or_insert_with(|| outputs.one())
+                        Some(own) if self.redirects.unwrap_or(true) && !on_link(r, via, own) => {
+                            *off_link.entry(n).or_insert_with(|| ways.one())
                         }
                         _ => n + 1,
                     };
-                    lines.add(format!("{net}/{} {via}{to}", r.len), &at);
+                    lines.add(format!("{net}/{} {gateway}{to}", r.len), &at);
                 }
                 Err(e) => cx.error_whole(format!("{file}:{line}: {e}")),
             }
@@ -78,12 +73,10 @@ impl Router {
         let place = cx.reader.sources.locate(cx.span);
         let place = (place.file, place.line);
         for (net, len) in MARTIANS.iter().filter(|m| !given.contains(*m)) {
-            lines.add(format!("{net}/{len} {nowhere}"), &place);
+            lines.add(format!("{net}/{len} {}", ways.nowhere), &place);
         }
-        let default = given.iter().any(|g| g.1 == 0);
-        let no_route = (!default).then(|| outputs.one());
-        if let Some(to) = no_route {
-            lines.add(format!("0.0.0.0/0 {to}"), &place);
+        if !given.iter().any(|g| g.1 == 0) {
+            lines.add(format!("0.0.0.0/0 {}", ways.no_route()), &place);
         }
         lines.write(t, "rt :: RadixIPLookup");
         // the rate of what the router says of its own accord
@@ -97,19 +90,11 @@ impl Router {
                 t.line(format!("rt[{}] -> {why};", n + 1));
             }
         }
-        t.line(format!("rt[{nowhere}] -> {};", discard(NO_HOST)));
-        if let Some(b) = blackhole {
-            t.line(format!("rt[{b}] -> {};", discard(BLACKHOLE)));
-        }
-        if let Some(me) = ports.iter().find_map(|p| p.v4).map(|v| v.0) {
+        t.line(format!("rt[{}] -> {};", ways.nowhere, discard(NO_HOST)));
+        if let Some(me) = own(ports) {
             self_delivery(t, me);
-            if let Some(u) = no_route {
-                t.line(format!(
-                    "rt[{u}] -> ICMPError({me}, unreachable, net) -> errors;"
-                ));
-            }
         }
-        off_link
+        (off_link, ways)
     }
 
     /// The interfaces' addresses and networks.
@@ -132,9 +117,26 @@ impl Router {
     }
 }
 
+/// An address to answer from.
+fn own(ports: &[Port]) -> Option<Ipv4Addr> {
+    ports.iter().find_map(|p| p.v4).map(|v| v.0)
+}
+
+/// What [`Ways`] are in IPv4: errors of RFC 1812 5.2.7.1, as Linux tells kinds of routes apart.
+pub(super) fn texts(ports: &[Port]) -> Texts<'static> {
+    let answer = |me| move |code: &str| format!("ICMPError({me}, unreachable, {code}) -> errors");
+    Texts {
+        table: "rt",
+        answers: own(ports).map(|me| ["net", "host", "filterprohibited"].map(answer(me))),
+        addresses: "12, 8",
+        set: "SetIPAddress",
+        out: "gio",
+    }
+}
+
 /// Is the next hop of a route on its interface's network? Then hosts of that network can be told of it.
-fn on_link(r: &Route, (a, l): (Ipv4Addr, u8)) -> bool {
-    match (r.via, r.net) {
+fn on_link(r: &Route, via: Option<IpAddr>, (a, l): (Ipv4Addr, u8)) -> bool {
+    match (via, r.net) {
         (Some(IpAddr::V4(g)), _) => same4(a, g, l),
         (None, IpAddr::V4(net)) => r.len >= l && same4(a, net, l),
         _ => false,

@@ -1,8 +1,9 @@
 //! The IPv6 half of a router.
 
 use super::rated;
-use super::{BLACKHOLE, FOR_ROUTER, KindCx, Lines, NO_HOST, Outputs, Port, Router, mask6, same6};
-use crate::import::Route;
+use super::ways::{Texts, Way, Ways};
+use super::{FOR_ROUTER, KindCx, Lines, NO_HOST, Outputs, Port, Router, mask6};
+use crate::import::PlacedRoute;
 use crate::kinds::{ClickText, discard};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv6Addr};
@@ -37,42 +38,41 @@ fn bytes_at(at: usize, a: Ipv6Addr) -> String {
 }
 
 impl Router {
-    /// The look-up and what is for the router itself. Output 0: its own addresses; 1 + port: to be forwarded; then what
-    /// stays on its link; addresses that are no host's; blackholes; and no route.
+    /// The look-up and what is for the router itself. Output 0: its own addresses; 1 + port: to be forwarded; then
+    /// those of [`Ways`], and what stays on its link.
     pub(super) fn table6(
         &self,
         cx: &mut KindCx<'_>,
         t: &mut ClickText,
         ports: &[Port],
-        routes: &[(Route, String, u32)],
+        routes: &[PlacedRoute],
         limit: &str,
-    ) {
-        let mut outputs = Outputs::new(ports.len());
-        let (link, nowhere) = (outputs.one(), outputs.one());
+    ) -> Ways {
+        let mut ways = Ways::new(Outputs::new(ports.len()));
+        let link = ways.one();
         // `mine` knows the router's own addresses only: packets whose source must stay on its link
         let (mut lines, mut mine) = (Lines::default(), Lines::default());
         let place = cx.reader.sources.locate(cx.span);
         let place = (place.file, place.line);
         self.own6(cx, &mut lines, &mut mine, ports);
-        let (mut blackhole, mut default) = (None, false);
+        let mut default = false;
         for (r, file, line) in routes {
             let IpAddr::V6(net) = r.net else { continue };
             let at = (file.clone(), *line);
-            let own = |p: &Port| p.v6.is_some_and(|(a, l)| l == r.len && same6(a, net, l));
             // what `ip -6 route` prints of links is no way to another link
-            let of_link = r.len >= 8 && net.is_multicast() || r.len >= 10 && link_local(net);
-            if of_link || r.via.is_none() && !r.blackhole && ports.iter().any(own) {
+            if r.len >= 8 && net.is_multicast() || r.len >= 10 && link_local(net) {
                 continue;
             }
-            default |= r.len == 0;
-            if r.blackhole {
-                let to = *blackhole.get_or_insert_with(|| outputs.one());
-                lines.add(format!("{net}/{} ::0 {to}", r.len), &at);
-                continue;
-            }
-            match self.port_of(r, ports) {
-                Ok(n) => {
-                    let via = match r.via {
+            match self.way(r, ports, &mut ways) {
+                Ok(Way::Known) => continue,
+                Ok(Way::Output(to)) => {
+                    lines.add(format!("{net}/{} ::0 {to}", r.len), &at);
+                    if to == 0 {
+                        mine.add(format!("{net}/{} ::0 0", r.len), &at);
+                    }
+                }
+                Ok(Way::Port(n, via)) => {
+                    let via = match via {
                         Some(IpAddr::V6(g)) => g.to_string(),
                         _ => "::0".to_string(),
                     };
@@ -80,6 +80,7 @@ impl Router {
                 }
                 Err(e) => cx.error_whole(format!("{file}:{line}: {e}")),
             }
+            default |= r.len == 0;
         }
         for of_link in ["fe80::/10", "ff00::/8"] {
             lines.add(format!("{of_link} ::0 {link}"), &place);
@@ -87,10 +88,9 @@ impl Router {
         }
         mine.add("::/0 ::0 2".to_string(), &place);
         // unspecified and loopback
-        lines.add(format!("::/127 ::0 {nowhere}"), &place);
-        let no_route = (!default).then(|| outputs.one());
-        if let Some(to) = no_route {
-            lines.add(format!("::/0 ::0 {to}"), &place);
+        lines.add(format!("::/127 ::0 {}", ways.nowhere), &place);
+        if !default {
+            lines.add(format!("::/0 ::0 {}", ways.no_route()), &place);
         }
         lines.write(t, "rt6 :: LookupIP6Route");
         mine.write(t, "own6 :: LookupIP6Route");
@@ -101,14 +101,7 @@ impl Router {
                 t.line(format!("rt6[{}] -> {why};", n + 1));
             }
         }
-        t.line(format!("rt6[{nowhere}] -> {};", discard(NO_HOST)));
-        if let Some(b) = blackhole {
-            t.line(format!("rt6[{b}] -> {};", discard(BLACKHOLE)));
-        }
-        if let Some(u) = no_route {
-            let me = source(ports);
-            t.line(format!("rt6[{u}] -> ICMP6Error({me}, 1, 0) -> errors6;"));
-        }
+        t.line(format!("rt6[{}] -> {};", ways.nowhere, discard(NO_HOST)));
         // by the interface that they came in at: for the router's own addresses, and what stays on the link
         t.line("mine6 :: DropBroadcasts -> mine6p :: PaintSwitch; link6 :: PaintSwitch;");
         t.line(format!(
@@ -123,6 +116,7 @@ impl Router {
         for (n, p) in ports.iter().enumerate() {
             self_delivery(t, n, p);
         }
+        ways
     }
 
     /// The interfaces' addresses and networks; link-local ones are no matter of look-ups.
@@ -143,6 +137,20 @@ impl Router {
                 lines.add(format!("{net}/{l} ::0 {}", n + 1), &at);
             }
         }
+    }
+}
+
+/// What [`Ways`] are in IPv6: errors of RFC 4443 3.1, as Linux tells kinds of routes apart (it has no route to what is
+/// unreachable).
+pub(super) fn texts(ports: &[Port]) -> Texts<'static> {
+    let me = source(ports);
+    let answer = |code| format!("ICMP6Error({me}, 1, {code}) -> errors6");
+    Texts {
+        table: "rt6",
+        answers: Some([0, 0, 1].map(answer)),
+        addresses: "8, 32",
+        set: "SetIP6Address",
+        out: "hl",
     }
 }
 

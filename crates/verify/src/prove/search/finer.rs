@@ -63,22 +63,51 @@ impl<'a> Search<'a> {
             let here = self.w.dd.is(some, v);
             let case = match v {
                 UNSAID => None,
-                v => list.get(v as usize - 1).filter(|c| c.ops.is_empty()),
+                v => list.get(v as usize - 1),
             };
-            match case.map(|c| &c.exit) {
-                Some(Exit::Port(p)) => {
-                    let to = self.successor(place.0, *p);
-                    let at = At {
-                        place: to,
-                        dropped: to.is_none().then_some((place.0, UNCONNECTED)),
-                        sym: at.sym.clone(),
-                    };
-                    open.push((here, at, *counted, hops + 1));
+            match case.map(|c| (&c.exit, &c.ops[..])) {
+                Some((Exit::Port(p), ops)) => {
+                    let from = (here, at, (*counted, *hops));
+                    let stay = self.passed(way, from, (place, *p), ops, open);
+                    rest = self.w.dd.or(rest, stay);
                 }
-                Some(Exit::Drop(reason)) => {
+                Some((Exit::Drop(reason), [])) => {
                     self.dropped(way, want, here, place.0, reason, *counted);
                 }
                 _ => rest = self.w.dd.or(rest, here),
+            }
+        }
+        rest
+    }
+
+    /// Packets that leave at an output, with these operations; those of which that cannot be followed. Nothing is
+    /// counted where an element says more than its model.
+    fn passed(
+        &mut self,
+        way: &Position,
+        (here, at, (counted, hops)): (Ref, &At, (usize, u32)),
+        (place, port): (Place, usize),
+        ops: &[Op],
+        open: &mut Vec<Open>,
+    ) -> Ref {
+        let mut rest = NO;
+        for (here, done) in element::apply(&mut self.w, &at.sym, ops, here) {
+            match done {
+                Ok(d) if d.counts.is_empty() => {
+                    let to = self.successor(place.0, port);
+                    let sym = match ops.is_empty() {
+                        true => at.sym.clone(),
+                        false => Rc::new(d.sym),
+                    };
+                    let at = At {
+                        place: to,
+                        dropped: to.is_none().then_some((place.0, UNCONNECTED)),
+                        sym,
+                    };
+                    open.push((here, at, counted, hops + 1));
+                }
+                Ok(_) => rest = self.w.dd.or(rest, here),
+                Err(cause) => self.cannot(way, place.0, here, cause),
             }
         }
         rest

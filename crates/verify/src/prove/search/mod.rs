@@ -10,13 +10,13 @@
 use crate::prove::Finer;
 use crate::prove::Options;
 use crate::prove::dd::{NO, Ref, YES};
-use crate::prove::element::Cases;
+use crate::prove::element::{self, Cases};
 use crate::prove::image::Slots;
 use crate::prove::lists::{self, Compared};
 use crate::prove::packet::{CHECKSUM, Cause, Facts, Scope, Sym, World};
 use crate::prove::sum::Sum;
 use onefold_element::ElemId;
-use onefold_element::model::{Bind, BindKind, Case, Exit, Model, Rewritten, ValueSet};
+use onefold_element::model::{Bind, BindKind, Case, Exit, Model, Op, Rewritten, ValueSet};
 use onefold_synth::Input;
 use onefold_synth::program::{
     Action, End, Expect, Image, LenAt, Next, Program, Slot, Stage, StageId, Step,
