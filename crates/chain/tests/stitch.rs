@@ -272,8 +272,7 @@ ports: { lan: "r[0]" }
 "#,
     );
     assert!(
-        e.contains("on no interface's network")
-            && e.contains("'nexthop' in a route is not supported"),
+        e.contains("on no interface's network") && e.contains("'x' in a route is not supported"),
         "{e}"
     );
 }

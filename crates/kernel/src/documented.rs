@@ -2,7 +2,9 @@
 //!
 //! The list is docs/compare.md's; a test compares both.
 
-use crate::canon::{Form, ends};
+use crate::canon::{Form, Way, ends, form};
+use onefold_packet::checksum;
+use onefold_packet::wire::udp;
 use onefold_verify::frame::view;
 use std::net::IpAddr;
 
@@ -68,6 +70,7 @@ known! {
         "a connection of UDP is when it has been answered for two seconds: by the kernel's clock, or by the chain's";
     NO_TCP: "TCP for the router itself",
         "a kernel has TCP, and resets connections that nobody waits for; Onefold's router has none";
+<<<<<<< HEAD
     DRAWN: "ports and identifiers that are drawn",
         "where a connection cannot keep its own, chain and kernel draw others: they are compared as a one-to-one mapping \
          of connections, and are not held against the range that a rule names";
@@ -76,6 +79,13 @@ known! {
          of the connection's";
     STRANGER: "packets to a port that only the kernel has drawn",
         "the chain has no connection there";
+=======
+    BAD_UDP: "UDP with a wrong length or checksum, for the router itself",
+        "the kernel looks at both before it says that nobody listens; Onefold's router says so at once";
+    LIMITED: "ICMP errors about IPv4 packets that have no way, more than five to one source",
+        "the kernel sends five of them to a source at once, and then one a second, and cannot be told otherwise in a \
+         namespace (net.ipv4.route.error_cost is the whole machine's)";
+>>>>>>> int
     QUOTED: "source address and length of ICMP errors",
         "which address an ICMP error comes from, and how much it quotes, is the router's choice (RFC 1812 4.3.2)";
 }
@@ -243,7 +253,57 @@ fn at_router(s: &Sent<'_>, ours: &[&(usize, Form)], theirs: &[&(usize, Form)]) -
     if proto == 6 && ours.is_empty() && !theirs.is_empty() && theirs.iter().all(reset) {
         return Some(NO_TCP);
     }
+    let unreachable = |f: &Form| match f {
+        Form::Error(e) => e.ends_with(if src.len() == 4 { &[3, 3] } else { &[1, 4] }),
+        _ => false,
+    };
+    if let [(_, f)] = ours
+        && theirs.is_empty()
+        && unreachable(f)
+        && proto == 17
+        && !udp_is_right(s.frame)
+    {
+        return Some(BAD_UDP);
+    }
     None
+}
+
+/// Are length and checksum of a UDP packet as they have to be (RFC 768, RFC 8200 8.1)?
+fn udp_is_right(frame: &[u8]) -> bool {
+    let right = || {
+        let v = view(frame)?;
+        let (src, dst, _) = ends(frame.get(v.net..)?)?;
+        let udp = frame.get(v.transport?..)?;
+        let h = udp::Header::parse(udp)?;
+        let body = udp.get(..usize::from(h.len()))?;
+        let sum = match (<[u8; 16]>::try_from(src), <[u8; 16]>::try_from(dst)) {
+            (Ok(src), Ok(dst)) => checksum::pseudo_v6(&src, &dst, 17, h.len().into()),
+            _ if h.checksum() == 0 => return Some(body.len() >= udp::LEN),
+            _ => checksum::pseudo_v4(src.try_into().ok()?, dst.try_into().ok()?, 17, h.len()),
+        };
+        let right = checksum::fold(checksum::sum(body, sum)) == 0xffff;
+        Some(right && h.checksum() != 0 && body.len() >= udp::LEN)
+    };
+    right() == Some(true)
+}
+
+/// An ICMP error that says that an IPv4 packet has no way: to nowhere, to an unreachable host, or forbidden (what a
+/// kernel's route without a next hop makes).
+pub(crate) fn no_way(f: &Form) -> bool {
+    match f {
+        Form::Error(e) => matches!(e[..], [_, _, _, _, 3, 0 | 1 | 13]),
+        _ => false,
+    }
+}
+
+/// Is what left when `sent` was sent such an error?
+pub(crate) fn tells_no_way(left: &[u8], sent: &[u8]) -> bool {
+    // of errors the way says nothing
+    let way = Way {
+        routed: false,
+        topmost: false,
+    };
+    no_way(&form(left, sent, way))
 }
 
 /// Is the transport header not whole: fewer bytes than it has, or a TCP fragment that begins within it?
@@ -324,5 +384,35 @@ fn martian(src: &[u8], dst: &[u8]) -> bool {
                 |a: &[u8]| a.iter().take(15).all(|b| *b == 0) && a.get(15).is_some_and(|b| *b < 2);
             own(src) || own(dst) || stays(src) || stays(dst)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_and_checksums_of_udp() {
+        let mut f = [0u8; 62];
+        f[12..14].copy_from_slice(&[0x86, 0xdd]);
+        f[14..22].copy_from_slice(&[0x60, 0, 0, 0, 0, 8, 17, 64]);
+        (f[37], f[53]) = (11, 1);
+        f[54..62].copy_from_slice(&[0, 1, 0, 2, 0, 8, 0, 0]);
+        assert!(!udp_is_right(&f), "no checksum");
+        let sum = 11 + 1 + 17 + 8 + 1 + 2 + 8;
+        f[60..62].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+        assert!(udp_is_right(&f));
+        f[59] = 9;
+        assert!(!udp_is_right(&f), "longer than it is");
+        f[59] = 8;
+        f[55] = 3;
+        assert!(!udp_is_right(&f), "another port");
+    }
+
+    #[test]
+    fn what_has_no_way() {
+        let error = |t, c| Form::Error(vec![10, 0, 0, 1, t, c]);
+        assert!(no_way(&error(3, 0)) && no_way(&error(3, 1)) && no_way(&error(3, 13)));
+        assert!(!no_way(&error(3, 3)) && !no_way(&error(11, 0)));
     }
 }

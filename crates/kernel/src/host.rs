@@ -19,6 +19,8 @@ const BEFORE: &[(&str, &str)] = &[
     ("net/ipv4/conf/all/send_redirects", "0"),
     ("net/ipv4/conf/default/send_redirects", "0"),
     ("net/ipv4/icmp_ratelimit", "0"),
+    // or each error takes the source's budget for those about packets that have no way, too
+    ("net/ipv4/icmp_ratemask", "0"),
     ("net/ipv4/icmp_msgs_per_sec", "1000000"),
     ("net/ipv4/icmp_msgs_burst", "1000000"),
     ("net/ipv6/icmp/ratelimit", "0"),

@@ -1,9 +1,14 @@
 //! Reference graph and kernel as one execution, to be held against the reference graph.
 
+<<<<<<< HEAD
 use crate::canon::{Form, Way, form, told};
 use crate::chosen::{self, Chosen, Learnt};
 use crate::documented::{self, DRAWN, Known, QUOTED, STRANGER, STRAYS, Sent};
 use crate::ends::{Ends, read};
+=======
+use crate::canon::{Form, Way, ends, form, told};
+use crate::documented::{self, Known, LIMITED, QUOTED, Sent};
+>>>>>>> int
 use crate::lab::{Lab, Left};
 use crate::trace::Monitor;
 use crate::{KernelError, Options};
@@ -15,8 +20,13 @@ use onefold_verify::frame::view;
 use onefold_verify::generate::Port;
 use onefold_verify::{Outputs, Subject};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
+
+/// Sources whose errors are counted; of others, none is excused.
+const SOURCES: usize = 65_536;
+/// Errors of [`documented::no_way`] that a kernel sends to a source at once (net.ipv4.route.error_burst by error_cost).
+const AT_ONCE: u32 = 5;
 
 /// What was counted.
 #[derive(Debug, Clone, Default)]
@@ -37,6 +47,9 @@ pub struct SharedLab {
     pub(crate) counts: Counts,
     /// What packets come to is counted: not while a difference is shrunk.
     pub(crate) counting: bool,
+    /// How often the kernel has told each source that its packets have no way ([`documented::LIMITED`]). Bound:
+    /// [`SOURCES`].
+    told: HashMap<[u8; 4], u32>,
     /// Why it cannot go on.
     pub(crate) failed: Option<KernelError>,
     options: Options,
@@ -57,6 +70,7 @@ impl SharedLab {
             ports: ports.to_vec(),
             counts: Counts::default(),
             counting: true,
+            told: HashMap::new(),
             failed: None,
             options,
             owner: 0,
@@ -127,6 +141,7 @@ impl SharedLab {
         Ok(())
     }
 
+<<<<<<< HEAD
     /// A frame as it is sent to the kernel.
     fn mapped(&self, frame: &[u8]) -> Vec<u8> {
         match self.chosen.to_kernel(frame) {
@@ -143,6 +158,21 @@ impl SharedLab {
             }
             _ => Learnt::Nothing,
         }
+=======
+    /// The kernel tells this source that its packet has no way.
+    fn tells(&mut self, frame: &[u8]) {
+        let source = source_of(frame);
+        let room = self.told.len() < SOURCES;
+        if let Some(a) = source.filter(|a| room || self.told.contains_key(a)) {
+            *self.told.entry(a).or_default() += 1;
+        }
+    }
+
+    /// May the kernel have had enough of telling it?
+    fn limited(&self, frame: &[u8]) -> bool {
+        let times = source_of(frame).and_then(|a| self.told.get(&a));
+        times.is_some_and(|n| *n >= AT_ONCE)
+>>>>>>> int
     }
 
     fn next(&mut self) -> u64 {
@@ -271,6 +301,12 @@ impl Judged {
     }
 }
 
+/// Source address of an IPv4 packet.
+fn source_of(frame: &[u8]) -> Option<[u8; 4]> {
+    let v = view(frame)?;
+    ends(frame.get(v.net..)?)?.0.try_into().ok()
+}
+
 /// What left the kernel, by sink.
 type Theirs = Vec<(ElemId, Vec<u8>)>;
 
@@ -308,6 +344,12 @@ fn judge(
     if lab.counting {
         lab.counts.compared += 1;
         lab.counts.with_output += u64::from(!left.is_empty());
+    }
+    if left
+        .iter()
+        .any(|l| documented::tells_no_way(&l.bytes, frame))
+    {
+        lab.tells(frame);
     }
     let topmost = view(frame).is_some_and(|v| {
         let at = if v.ether_type == 0x0800 { 8 } else { 7 };
@@ -349,8 +391,12 @@ fn judge(
     };
     let (only_a, only_b) = (only(&a, &b), only(&b, &a));
     let (ra, rb): (Vec<_>, Vec<_>) = (only_a.iter().collect(), only_b.iter().collect());
+    let known = match &ra[..] {
+        [(_, f)] if rb.is_empty() && documented::no_way(f) && lab.limited(frame) => Some(LIMITED),
+        _ => documented::excuse(&sent, &ra, &rb),
+    };
     if !lab.options.strict
-        && let Some(k) = documented::excuse(&sent, &ra, &rb)
+        && let Some(k) = known
     {
         lab.count(k);
         return None;

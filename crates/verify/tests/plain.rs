@@ -363,6 +363,7 @@ chains! {
     napt_fw_lb "napt-fw-lb" 4000;
     napts_1 "napts-1" 6000;
     napts_10 "napts-10" 3000;
+    office_fw "office-fw" 4000;
     router_nat_lb "router-nat-lb" 6000;
     routers_1 "routers-1" 4000;
     routers_10 "routers-10" 3000;

@@ -21,5 +21,7 @@ pub(crate) use routes::warn as warn_of_routes;
 pub use routes::{
     Hop, PlacedRoute, Route, RouteKind, Selection, parse_route, read_routes, select, shares,
 };
-pub use rule::{Hook, ReadOptions, Rule, RuleFormat, RuleSet, Stage, Verdict, Way, format_of, read_rules};
+pub use rule::{
+    Hook, ReadOptions, Rule, RuleFormat, RuleSet, Stage, Verdict, Way, format_of, read_rules,
+};
 pub use terms::Family;

@@ -114,6 +114,10 @@ impl Icmp6Error {
             (kind::PARAMETER_PROBLEM, 0) => {
                 m[7] = p.anno.u8(anno_field::ICMP_PARAMPROB.offset.into());
             }
+            // the field that says what follows, where that is the IPv6 header's own (RFC 4443 3.4)
+            (kind::PARAMETER_PROBLEM, 1) if h.upper_layer().is_none_or(|u| u.1 == ipv6::LEN) => {
+                m[7] = 6;
+            }
             (kind::REDIRECT, 0) => {
                 m[8..24].copy_from_slice(&p.anno.dst_ip6());
                 m[24..40].copy_from_slice(&h.dst());

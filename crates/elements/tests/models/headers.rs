@@ -24,6 +24,11 @@ pub fn plans() -> Vec<Plan> {
     all
 }
 
+/// What these say beyond their models.
+fn told_finer(all: Vec<Subject>) -> Vec<Subject> {
+    all.into_iter().map(Subject::finer).collect()
+}
+
 fn ip() -> Vec<Plan> {
     vec![
         Plan::new(
@@ -52,13 +57,7 @@ fn ip() -> Vec<Plan> {
         ),
         Plan::new(Layer::Ip4, pipe("MarkIPHeader", &["", "0"])),
         Plan::new(Layer::Ether, pipe("MarkIPHeader", &["14"])).plain_punts(200),
-        Plan::new(
-            Layer::Ether,
-            (pipe("MarkIPHeader", &["14"]).into_iter())
-                .map(Subject::finer)
-                .collect(),
-        )
-        .plain_punts(1000),
+        Plan::new(Layer::Ether, told_finer(pipe("MarkIPHeader", &["14"]))).plain_punts(1000),
         Plan::new(
             Layer::Any,
             pipe("MarkMACHeader", &["", "2", "0, 14", "4, 18"]),

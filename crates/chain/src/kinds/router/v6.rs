@@ -161,7 +161,12 @@ pub(super) fn source(ports: &[Port]) -> Ipv6Addr {
     far.or_else(|| all().next()).unwrap_or(Ipv6Addr::LOCALHOST)
 }
 
-/// What came in at an interface and is for the router: pings and neighbor solicitations are answered.
+/// Next headers that a router says nothing of: TCP, which it does not have, ICMPv6 besides what it answers and "no next
+/// header" beside it, and extension headers, which it does not look behind.
+const QUIET: &str = "6/06, 6/3a%fe, 6/00, 6/2b, 6/2c, 6/3c";
+
+/// What came in at an interface and is for the router: pings and neighbor solicitations are answered, ports that nobody
+/// listens to are unreachable, and other protocols are not recognized (RFC 4443 3.1, 3.4).
 fn self_delivery(t: &mut ClickText, n: usize, p: &Port) {
     let with_hop = p.gateway.is_some() || p.learns;
     let Some((a, _)) = p.v6.filter(|_| with_hop) else {
@@ -180,7 +185,8 @@ fn self_delivery(t: &mut ClickText, n: usize, p: &Port) {
         ""
     };
     t.line(format!(
-        "loc{n} :: Classifier(6/3a 40/80, 6/3a 40/87, {answers}-); mine6p[{}] -> loc{n};",
+        "loc{n} :: Classifier(6/3a 40/80, 6/3a 40/87, {answers}6/11, {QUIET}, -); \
+         mine6p[{}] -> loc{n};",
         n + 1
     ));
     let (other, link_reply) = match &p.gateway {
@@ -211,7 +217,22 @@ fn self_delivery(t: &mut ClickText, n: usize, p: &Port) {
         "loc{n}[1] -> Unstrip(14) -> IP6NDAdvertiser({a}/128 {}) -> out{n};",
         p.mac
     ));
-    t.line(format!("loc{n}[{other}] -> {};", discard(FOR_ROUTER)));
+    t.line(format!(
+        "loc{n}[{other}] -> ICMP6Error({a}, 1, 4) -> errors6;"
+    ));
+    let quiet = QUIET.split(',').count();
+    let all: Vec<String> = (1..=quiet)
+        .map(|i| format!("loc{n}[{}] -> quiet{n};", other + i))
+        .collect();
+    t.line(format!(
+        "quiet{n} :: {}; {}",
+        discard(FOR_ROUTER),
+        all.join(" ")
+    ));
+    let strange = other + quiet + 1;
+    t.line(format!(
+        "loc{n}[{strange}] -> ICMP6Error({a}, 4, 1) -> errors6;"
+    ));
     let groups = [ALL_NODES, ALL_ROUTERS, solicited_node(a)].map(|a| bytes_at(24, a));
     let groups = groups.join(", ");
     if link_local(a) {
