@@ -70,7 +70,6 @@ known! {
         "a connection of UDP is when it has been answered for two seconds: by the kernel's clock, or by the chain's";
     NO_TCP: "TCP for the router itself",
         "a kernel has TCP, and resets connections that nobody waits for; Onefold's router has none";
-<<<<<<< HEAD
     DRAWN: "ports and identifiers that are drawn",
         "where a connection cannot keep its own, chain and kernel draw others: they are compared as a one-to-one mapping \
          of connections, and are not held against the range that a rule names";
@@ -79,13 +78,11 @@ known! {
          of the connection's";
     STRANGER: "packets to a port that only the kernel has drawn",
         "the chain has no connection there";
-=======
     BAD_UDP: "UDP with a wrong length or checksum, for the router itself",
         "the kernel looks at both before it says that nobody listens; Onefold's router says so at once";
     LIMITED: "ICMP errors about IPv4 packets that have no way, more than five to one source",
         "the kernel sends five of them to a source at once, and then one a second, and cannot be told otherwise in a \
          namespace (net.ipv4.route.error_cost is the whole machine's)";
->>>>>>> int
     QUOTED: "source address and length of ICMP errors",
         "which address an ICMP error comes from, and how much it quotes, is the router's choice (RFC 1812 4.3.2)";
 }
@@ -302,6 +299,7 @@ pub(crate) fn tells_no_way(left: &[u8], sent: &[u8]) -> bool {
     let way = Way {
         routed: false,
         topmost: false,
+        translated: false,
     };
     no_way(&form(left, sent, way))
 }

@@ -1,14 +1,9 @@
 //! Reference graph and kernel as one execution, to be held against the reference graph.
 
-<<<<<<< HEAD
-use crate::canon::{Form, Way, form, told};
-use crate::chosen::{self, Chosen, Learnt};
-use crate::documented::{self, DRAWN, Known, QUOTED, STRANGER, STRAYS, Sent};
-use crate::ends::{Ends, read};
-=======
 use crate::canon::{Form, Way, ends, form, told};
-use crate::documented::{self, Known, LIMITED, QUOTED, Sent};
->>>>>>> int
+use crate::chosen::{self, Chosen, Learnt};
+use crate::documented::{self, DRAWN, Known, LIMITED, QUOTED, STRANGER, STRAYS, Sent};
+use crate::ends::{Ends, read};
 use crate::lab::{Lab, Left};
 use crate::trace::Monitor;
 use crate::{KernelError, Options};
@@ -141,7 +136,21 @@ impl SharedLab {
         Ok(())
     }
 
-<<<<<<< HEAD
+    /// The kernel tells this source that its packet has no way.
+    fn tells(&mut self, frame: &[u8]) {
+        let source = source_of(frame);
+        let room = self.told.len() < SOURCES;
+        if let Some(a) = source.filter(|a| room || self.told.contains_key(a)) {
+            *self.told.entry(a).or_default() += 1;
+        }
+    }
+
+    /// May the kernel have had enough of telling it?
+    fn limited(&self, frame: &[u8]) -> bool {
+        let times = source_of(frame).and_then(|a| self.told.get(&a));
+        times.is_some_and(|n| *n >= AT_ONCE)
+    }
+
     /// A frame as it is sent to the kernel.
     fn mapped(&self, frame: &[u8]) -> Vec<u8> {
         match self.chosen.to_kernel(frame) {
@@ -158,21 +167,6 @@ impl SharedLab {
             }
             _ => Learnt::Nothing,
         }
-=======
-    /// The kernel tells this source that its packet has no way.
-    fn tells(&mut self, frame: &[u8]) {
-        let source = source_of(frame);
-        let room = self.told.len() < SOURCES;
-        if let Some(a) = source.filter(|a| room || self.told.contains_key(a)) {
-            *self.told.entry(a).or_default() += 1;
-        }
-    }
-
-    /// May the kernel have had enough of telling it?
-    fn limited(&self, frame: &[u8]) -> bool {
-        let times = source_of(frame).and_then(|a| self.told.get(&a));
-        times.is_some_and(|n| *n >= AT_ONCE)
->>>>>>> int
     }
 
     fn next(&mut self) -> u64 {
@@ -310,6 +304,19 @@ fn source_of(frame: &[u8]) -> Option<[u8; 4]> {
 /// What left the kernel, by sink.
 type Theirs = Vec<(ElemId, Vec<u8>)>;
 
+/// Those of the former that have no like among the latter.
+fn only(of: &[(usize, Form)], not: &[(usize, Form)]) -> Vec<(usize, Form)> {
+    let mut rest = not.to_vec();
+    let mut only = Vec::new();
+    for x in of {
+        match rest.iter().position(|y| y == x) {
+            Some(i) => drop(rest.swap_remove(i)),
+            None => only.push(x.clone()),
+        }
+    }
+    only
+}
+
 /// `None`: the kernel does what the reference graph does, or something that is documented.
 fn judge(
     lab: &mut SharedLab,
@@ -378,17 +385,6 @@ fn judge(
         }
         return None;
     }
-    let only = |of: &[(usize, Form)], not: &[(usize, Form)]| -> Vec<(usize, Form)> {
-        let mut rest = not.to_vec();
-        let mut only = Vec::new();
-        for x in of {
-            match rest.iter().position(|y| y == x) {
-                Some(i) => drop(rest.swap_remove(i)),
-                None => only.push(x.clone()),
-            }
-        }
-        only
-    };
     let (only_a, only_b) = (only(&a, &b), only(&b, &a));
     let (ra, rb): (Vec<_>, Vec<_>) = (only_a.iter().collect(), only_b.iter().collect());
     let known = match &ra[..] {
