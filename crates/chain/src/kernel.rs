@@ -22,6 +22,7 @@ use crate::load::{Options, load_as};
 use crate::stitch::{Chain, Wiring};
 use crate::workers::Share;
 use std::collections::HashSet;
+use std::net::IpAddr;
 
 /// The neighbour of a router's port that has none in the chain file.
 pub const NEIGHBOR: &str = "02:0f:00:00:00:fe";
@@ -86,6 +87,17 @@ pub struct KernelFirewall {
     pub tracks: bool,
     /// Rules ask whether connections are assured.
     pub asks_assured: bool,
+    /// What is to be known where rules translate addresses.
+    pub translates: Option<KernelNat>,
+}
+
+/// A firewall that translates addresses.
+#[derive(Debug, Clone, Default)]
+pub struct KernelNat {
+    /// The router's own addresses at port 0 and port 1, each with the length of its network's prefix.
+    pub addresses: [Vec<(IpAddr, u8)>; 2],
+    /// Rules draw ports whatever a packet has: at random, or from a range.
+    pub draws: bool,
 }
 
 /// A ruleset, as it stands in its file.
@@ -262,7 +274,11 @@ fn firewall(k: &Firewall, cx: &mut KindCx<'_>) -> Option<KernelFirewall> {
         interfaces: [k.interfaces.inside.clone(), k.interfaces.outside.clone()],
         ..KernelFirewall::default()
     };
-    let mut ok = true;
+    let mut nat = KernelNat {
+        addresses: k.own(cx).by_port(),
+        draws: false,
+    };
+    let (mut ok, mut translated) = (true, false);
     for (family, rules, file) in [
         (Family::V4, &k.rules, &k.rules_file),
         (Family::V6, &k.rules6, &k.rules6_file),
@@ -280,11 +296,55 @@ fn firewall(k: &Firewall, cx: &mut KindCx<'_>) -> Option<KernelFirewall> {
         let to = (&mut out.rules, &mut out.tracks, &mut out.asks_assured);
         ok &= ruleset(k, cx, family, f, to);
     }
+    for r in &out.rules {
+        translated |= translates(&r.text, r.format);
+        nat.draws |= draws(&r.text, r.format);
+    }
+    if translated {
+        out.tracks = true;
+        out.translates = Some(nat);
+    }
     if ok && out.rules.is_empty() {
         refuse(cx, "there is no ruleset to compare", "give 'rules-file'");
         ok = false;
     }
     ok.then_some(out)
+}
+
+/// Does a ruleset translate addresses? Then the kernel tracks connections, too.
+fn translates(text: &str, format: RuleFormat) -> bool {
+    match format {
+        RuleFormat::Nftables => {
+            let statements = ["\"snat\"", "\"dnat\"", "\"masquerade\""];
+            statements.iter().any(|s| text.contains(s))
+        }
+        _ => {
+            let targets = ["-j SNAT", "-j DNAT", "-j MASQUERADE", "-j NETMAP"];
+            targets.iter().any(|t| text.contains(t))
+        }
+    }
+}
+
+/// Do its rules draw ports whatever a packet has?
+fn draws(text: &str, format: RuleFormat) -> bool {
+    if text.contains("random") {
+        return true;
+    }
+    if format == RuleFormat::Nftables {
+        let plain: String = text.split_whitespace().collect();
+        return plain.contains("\"port\":{\"range\"");
+    }
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.windows(2).any(|w| match w {
+        ["--to-ports", ports] => ports.contains('-'),
+        ["--to-source" | "--to-destination" | "--to", to] => {
+            let ports = to
+                .rsplit_once(':')
+                .filter(|(a, _)| !a.contains(':') || a.ends_with(']'));
+            ports.is_some_and(|(_, ports)| ports.contains('-'))
+        }
+        _ => false,
+    })
 }
 
 /// Adds a file's ruleset, unless the same one is there.
@@ -389,4 +449,32 @@ fn router(k: &Router, cx: &mut KindCx<'_>) -> Option<KernelRouter> {
         interfaces: k.interfaces.iter().map(interface).collect(),
         routes,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_that_draw_ports() {
+        let iptables = |text: &str| draws(text, RuleFormat::Iptables);
+        assert!(iptables("-j MASQUERADE --random-fully"));
+        assert!(iptables("-j MASQUERADE --to-ports 1024-65535\n"));
+        assert!(iptables("-j SNAT --to-source 192.0.2.1:1024-2000"));
+        assert!(iptables("-j DNAT --to-destination [2001:db8::1]:80-90"));
+        assert!(!iptables(
+            "-j SNAT --to-source 192.0.2.1-192.0.2.9 -j DNAT --to-destination 10.0.0.1:80"
+        ));
+        assert!(!iptables("-j SNAT --to-source 2001:db8::1-2001:db8::9"));
+        let nft = |text: &str| draws(text, RuleFormat::Nftables);
+        assert!(nft(
+            r#"{"dnat": {"addr": "10.0.0.1", "port": {"range": [1, 2]}}}"#
+        ));
+        assert!(!nft(r#"{"dnat": {"addr": "10.0.0.1", "port": 80}}"#));
+        assert!(translates(
+            "-A POSTROUTING -j MASQUERADE",
+            RuleFormat::Iptables
+        ));
+        assert!(!translates("*nat\nCOMMIT\n", RuleFormat::Iptables));
+    }
 }

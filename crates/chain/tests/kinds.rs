@@ -137,8 +137,8 @@ fn firewall_rule_files() {
         let f = format!("    firewall: {{ rules-file: r{more} }}");
         load_in(&dir, &chain(&f, 2))
     };
-    let e = file("*filter\n:FORWARD DROP [0:0]\n-A FORWARD -m conntrack --ctstate DNAT -j ACCEPT\n-A FORWARD -p tcp --dport x -j DROP\n", "").unwrap_err().join("\n");
-    assert!(e.contains("/r:3:1: error: connection state 'DNAT'"), "{e}");
+    let e = file("*filter\n:FORWARD DROP [0:0]\n-A FORWARD -m conntrack --ctstate FOO -j ACCEPT\n-A FORWARD -p tcp --dport x -j DROP\n", "").unwrap_err().join("\n");
+    assert!(e.contains("/r:3:1: error: connection state 'FOO'"), "{e}");
     assert!(e.contains("/r:4:1: error: port 'x'"), "{e}");
     let e = file("@1.2.3.4/33 0.0.0.0/0 0 : 1 0 : 1 0x06/0xFF\nx\n", "")
         .unwrap_err()

@@ -92,6 +92,7 @@ fn packet_filters_of_hosts() {
     let interfaces = Interfaces {
         inside: Some("eth0".into()),
         outside: Some("eth1".into()),
+        own: Vec::new(),
     };
     let read = |file: &str, chain: Option<&str>| {
         let text = std::fs::read_to_string(dir.join(file)).unwrap();

@@ -2,25 +2,10 @@
 
 mod common;
 
-use common::{onefold, run, temp};
-use serde_json::Value;
+use common::kernel::{CHAIN, can, compare, firewall, known, listed, write};
+use common::{onefold, temp};
 use std::fmt::Write;
-use std::path::Path;
 use std::process::Command;
-
-/// Can chains be compared with the kernel here?
-#[track_caller]
-fn can() -> bool {
-    if onefold_testing::net::Net::new(&["probe"]).is_none() {
-        return false;
-    }
-    for tool in ["nft", "iptables-restore"] {
-        if !onefold_testing::tool(tool) {
-            return false;
-        }
-    }
-    true
-}
 
 const RULES: &str = "*filter
 :INPUT ACCEPT [0:0]
@@ -122,39 +107,6 @@ const STATUS_NFT: &str = "table inet filter {
 }
 ";
 
-const CHAIN: &str = "functions:
-  fw: { firewall: { rules-file: FILE, rules6-file: FILE6, interfaces: { inside: lan0, outside: wan0 } } }
-ports:
-  lan: \"fw[0]\"
-  wan: \"fw[1]\"
-";
-
-fn write(dir: &Path, name: &str, text: &str) {
-    std::fs::write(dir.join(name), text).expect("a file of the test's");
-}
-
-fn firewall(dir: &Path, name: &str, file: &str, file6: &str) {
-    write(
-        dir,
-        name,
-        &CHAIN.replace("FILE6", file6).replace("FILE", file),
-    );
-}
-
-/// Compares; gives the report.
-fn compare(dir: &Path, status: i32, args: &[&str]) -> Value {
-    let all = [&["compare", "kernel"], args, &["--json", "-q"]].concat();
-    let (out, err) = run(dir, status, &all);
-    serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"))
-}
-
-/// How often something that is known was met.
-fn known(v: &Value, what: &str) -> u64 {
-    let all = v["known"].as_array().into_iter().flatten();
-    let found = all.filter(|k| k["what"].as_str().is_some_and(|w| w.starts_with(what)));
-    found.filter_map(|k| k["packets"].as_u64()).sum()
-}
-
 #[test]
 fn rules_of_iptables() {
     if !can() {
@@ -236,22 +188,6 @@ fn rules_of_nftables() {
     let v = compare(&dir, 0, &["chain.yaml", "--packets", "3000", "--seed", "5"]);
     assert_eq!(v["differences"], 0, "{v}");
     assert!(v["with_output"].as_u64() > Some(1000), "{v}");
-}
-
-/// `nft -j list ruleset` of a file, loaded in a namespace of its own.
-fn listed(file: &Path) -> String {
-    let net = onefold_testing::net::Net::new(&["rules"]).expect("a namespace");
-    let nft = |args: &[&str]| {
-        let o = net
-            .command("rules", "nft")
-            .args(args)
-            .output()
-            .expect("nft");
-        assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
-        String::from_utf8(o.stdout).expect("text")
-    };
-    nft(&["-f", &file.display().to_string()]);
-    nft(&["-j", "list", "ruleset"])
 }
 
 /// A rule is changed in one of two files, and the kernel is given the other one: that is found, made small, and

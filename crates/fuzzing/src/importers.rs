@@ -38,6 +38,7 @@ pub fn run(bytes: &[u8]) {
     let names = Interfaces {
         inside: Some("a".into()),
         outside: Some("b".into()),
+        own: vec![std::net::Ipv4Addr::LOCALHOST.into()],
     };
     let request = iptables::Request {
         family: if which & 0x80 == 0 {

@@ -12,6 +12,8 @@ pub(crate) struct Way {
     pub routed: bool,
     /// The frame that was sent came in at a firewall with the greatest TTL: a hop cannot be given back.
     pub topmost: bool,
+    /// Addresses are translated on the way: of checksums counts what they come to.
+    pub translated: bool,
 }
 
 /// A frame in the form in which it is compared.
@@ -86,6 +88,11 @@ pub(crate) fn form(b: &[u8], sent: &[u8], way: Way) -> Form {
         }
     }
     let mut p = b.to_vec();
+    if way.translated
+        && let Some(found) = crate::ends::read(b)
+    {
+        found.settle(&mut p);
+    }
     // the destination is the neighbour's: in the kernel it has the interface's own
     let macs = if way.routed { 0..6 } else { 0..12 };
     if let Some(m) = p.get_mut(macs) {
@@ -203,6 +210,7 @@ mod tests {
     const WAY: Way = Way {
         routed: false,
         topmost: false,
+        translated: false,
     };
 
     #[test]

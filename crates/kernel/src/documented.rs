@@ -70,6 +70,14 @@ known! {
         "a connection of UDP is when it has been answered for two seconds: by the kernel's clock, or by the chain's";
     NO_TCP: "TCP for the router itself",
         "a kernel has TCP, and resets connections that nobody waits for; Onefold's router has none";
+    DRAWN: "ports and identifiers that are drawn",
+        "where a connection cannot keep its own, chain and kernel draw others: they are compared as a one-to-one mapping \
+         of connections, and are not held against the range that a rule names";
+    STRAYS: "packets of a translated connection that come by another port than its first one",
+        "the kernel drops such a packet and the connection if that is masqueraded (nf_nat_core.c); for Onefold it is one \
+         of the connection's";
+    STRANGER: "packets to a port that only the kernel has drawn",
+        "the chain has no connection there";
     BAD_UDP: "UDP with a wrong length or checksum, for the router itself",
         "the kernel looks at both before it says that nobody listens; Onefold's router says so at once";
     LIMITED: "ICMP errors about IPv4 packets that have no way, more than five to one source",
@@ -291,6 +299,7 @@ pub(crate) fn tells_no_way(left: &[u8], sent: &[u8]) -> bool {
     let way = Way {
         routed: false,
         topmost: false,
+        translated: false,
     };
     no_way(&form(left, sent, way))
 }

@@ -23,6 +23,17 @@ pub enum KernelError {
         /// The function's port.
         port: String,
     },
+    /// Two functions translate addresses.
+    #[error(
+        "{first} and {second} both translate addresses: which ports each has drawn cannot be seen from outside\n  \
+         hint: compare each in a chain of its own"
+    )]
+    TwoNats {
+        /// The first one's name.
+        first: String,
+        /// The second one's name.
+        second: String,
+    },
     /// A name that no interface can have.
     #[error(
         "{function}: '{name}' cannot be an interface's name in Linux: 1 to 15 characters without '/' and spaces"

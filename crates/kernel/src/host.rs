@@ -3,11 +3,11 @@
 use crate::KernelError;
 use crate::commands::{self, own_ip, settings};
 use onefold_chain::import::{Family, RouteKind, RuleFormat};
-use onefold_chain::kernel::{KERNEL_SECONDS, KernelRoute};
+use onefold_chain::kernel::{KERNEL_SECONDS, KernelNat, KernelRoute};
 use onefold_chain::kernel::{KernelFirewall, KernelForm, KernelFunction, KernelRouter};
 use onefold_nf::NetSpace;
 use std::fmt::Write;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 /// Settings before there are interfaces. The kernel forwards, says nothing of its own accord, and answers as often as
@@ -140,7 +140,10 @@ pub(crate) fn configure(
             let [inside, outside] = names else {
                 return Ok(());
             };
-            passing(f, space, [inside, outside])?;
+            match &w.translates {
+                None => passing(f, space, [inside, outside])?,
+                Some(nat) => routing(f, space, [inside, outside], nat)?,
+            }
             rules(f, w, space)?;
             if w.tracks {
                 let seconds = KERNEL_SECONDS.to_string();
@@ -153,7 +156,7 @@ pub(crate) fn configure(
                 settings(space, &all)?;
                 settings(space, TRACKS)?;
             }
-            own_table(f, space, [inside, outside])
+            own_table(f, space, [inside, outside], w.translates.is_some())
         }
         KernelForm::Router(r) => routes(f, r, space, names),
     }
@@ -185,6 +188,59 @@ fn passing(
     Ok(())
 }
 
+/// The same where addresses are translated: the router's own are there, and what goes to them is its own. What would go
+/// back to where it came from goes nowhere, as in a chain.
+fn routing(
+    f: &KernelFunction,
+    space: &Arc<NetSpace>,
+    [inside, outside]: [&str; 2],
+    nat: &KernelNat,
+) -> Result<(), KernelError> {
+    for v6 in [false, true] {
+        if v6 && !has_ipv6() {
+            continue;
+        }
+        let mut lines = vec![
+            format!("rule add pref 10 iif {inside} lookup 100"),
+            format!("rule add pref 11 iif {outside} lookup 101"),
+            format!("route add default dev {outside} table 100"),
+            format!("route add default dev {inside} table 101"),
+        ];
+        for (port, name, table) in [(0, inside, 100), (1, outside, 101)] {
+            let mine = nat.addresses[port]
+                .iter()
+                .filter(|(a, _)| a.is_ipv6() == v6);
+            let mut networks = Vec::new();
+            for (a, len) in mine {
+                // alone, so that no broadcast address comes with it
+                let (all, quiet) = if v6 { (128, " nodad") } else { (32, "") };
+                lines.push(format!("addr add {a}/{all} dev {name}{quiet}"));
+                networks.push(format!("{}/{len}", network(*a, *len)));
+            }
+            networks.sort();
+            networks.dedup();
+            let back = |n: String| format!("route add blackhole {n} table {table}");
+            lines.extend(networks.into_iter().map(back));
+        }
+        own_ip(&f.name, space, v6, &lines)?;
+    }
+    Ok(())
+}
+
+/// The network of an address.
+fn network(a: IpAddr, len: u8) -> IpAddr {
+    match a {
+        IpAddr::V4(a) => {
+            let hosts = u32::MAX.checked_shr(len.into()).unwrap_or(0);
+            Ipv4Addr::from(u32::from(a) & !hosts).into()
+        }
+        IpAddr::V6(a) => {
+            let hosts = u128::MAX.checked_shr(len.into()).unwrap_or(0);
+            Ipv6Addr::from(u128::from(a) & !hosts).into()
+        }
+    }
+}
+
 /// Does this kernel have IPv6?
 pub(crate) fn has_ipv6() -> bool {
     std::path::Path::new("/proc/sys/net/ipv6").exists()
@@ -210,11 +266,20 @@ fn rules(f: &KernelFunction, w: &KernelFirewall, space: &Arc<NetSpace>) -> Resul
 
 /// A table of our own in front of all others. Onefold's firewall is no router: what it passes has the TTL that it came
 /// with. So the kernel's gets one more, before any rule looks at it; forwarding takes it away before the hook forward.
+/// Where addresses are translated (`routes`), the kernel answers nothing itself: neither what is for it, nor a REJECT.
 fn own_table(
     f: &KernelFunction,
     space: &Arc<NetSpace>,
     [inside, outside]: [&str; 2],
+    routes: bool,
 ) -> Result<(), KernelError> {
+    let silent = match routes {
+        true => {
+            " chain input {\n  type filter hook input priority -450; policy drop;\n }\n \
+             chain output {\n  type filter hook output priority -450; policy drop;\n }\n"
+        }
+        false => "",
+    };
     let mut t = String::new();
     let marks = format!(
         "  iifname \"{inside}\" meta mark set {}\n  iifname \"{outside}\" meta mark set {}\n",
@@ -230,7 +295,7 @@ fn own_table(
     let _ = writeln!(
         t,
         " chain prerouting {{\n  type filter hook prerouting priority -450; policy accept;\n{marks}  \
-         ip ttl vmap {{ {} }}\n }}\n}}",
+         ip ttl vmap {{ {} }}\n }}\n{silent}}}",
         cases(|n| format!("{n} : jump ttl{n}"))
     );
     if has_ipv6() {
@@ -238,7 +303,7 @@ fn own_table(
             t,
             "table ip6 onefold {{\n map up {{\n  typeof ip6 hoplimit : ip6 hoplimit\n  elements = {{ {} }}\n }}\n \
              chain prerouting {{\n  type filter hook prerouting priority -450; policy accept;\n{marks}  \
-             ip6 hoplimit set ip6 hoplimit map @up\n }}\n}}",
+             ip6 hoplimit set ip6 hoplimit map @up\n }}\n{silent}}}",
             cases(|n| format!("{n} : {}", n + 1))
         );
     }
@@ -389,6 +454,9 @@ mod tests {
         assert!(same_network(a("10.0.0.1"), a("10.0.0.0"), 24));
         assert!(!same_network(a("10.0.1.1"), a("10.0.0.0"), 24));
         assert!(!same_network(a("10.0.0.1"), a("::"), 0));
+        assert_eq!(network(a("10.0.1.7"), 23), a("10.0.0.0"));
+        assert_eq!(network(a("10.0.1.7"), 0), a("0.0.0.0"));
+        assert_eq!(network(a("2001:db8::7"), 128), a("2001:db8::7"));
         assert!(same_network(a("2001:db8::1"), a("2001:db8::"), 64));
     }
 }

@@ -1,7 +1,9 @@
 //! Reference graph and kernel as one execution, to be held against the reference graph.
 
 use crate::canon::{Form, Way, ends, form, told};
-use crate::documented::{self, Known, LIMITED, QUOTED, Sent};
+use crate::chosen::{self, Chosen, Learnt};
+use crate::documented::{self, DRAWN, Known, LIMITED, QUOTED, STRANGER, STRAYS, Sent};
+use crate::ends::{Ends, read};
 use crate::lab::{Lab, Left};
 use crate::trace::Monitor;
 use crate::{KernelError, Options};
@@ -48,6 +50,8 @@ pub struct SharedLab {
     options: Options,
     /// Whose packets the kernel has seen since it forgot its connections.
     owner: u64,
+    /// Which ports it has drawn for them.
+    chosen: Chosen,
     /// So many executions there are.
     executions: u64,
 }
@@ -56,6 +60,7 @@ impl SharedLab {
     /// Of a chain's ports.
     pub fn new(lab: Lab, ports: &[Port], options: Options) -> Rc<RefCell<SharedLab>> {
         Rc::new(RefCell::new(SharedLab {
+            chosen: Chosen::new(lab.translates() == Some(true)),
             lab,
             ports: ports.to_vec(),
             counts: Counts::default(),
@@ -76,7 +81,8 @@ impl SharedLab {
         }
         let why = self.port_of(source).and_then(|port| {
             let networks = self.lab.networks().to_vec();
-            documented::not_compared(&self.sent(port, frame, &networks))
+            let untold = documented::not_compared(&self.sent(port, frame, &networks));
+            untold.or_else(|| self.elsewhere(port, frame))
         });
         if let Some(k) = why {
             self.count(k);
@@ -104,15 +110,28 @@ impl SharedLab {
         }
     }
 
+    /// Why a frame would come to different connections, where addresses are translated.
+    fn elsewhere(&self, port: usize, frame: &[u8]) -> Option<Known> {
+        self.lab.translates()?;
+        if self.chosen.strays(port, frame) {
+            return Some(STRAYS);
+        }
+        let to = self.chosen.to_kernel(frame);
+        (to == chosen::Sent::Stranger).then_some(STRANGER)
+    }
+
     /// The kernel's connections are those that these frames have left, of the execution of this number.
-    fn becomes(&mut self, id: u64, log: &[(usize, Vec<u8>)]) -> Result<(), KernelError> {
+    fn becomes(&mut self, id: u64, log: &[Logged]) -> Result<(), KernelError> {
         if self.owner == id || !self.lab.tracks() {
             return Ok(());
         }
         self.lab.flush()?;
         self.owner = id;
-        for (port, frame) in log {
-            self.lab.exchange(*port, frame)?;
+        self.chosen = Chosen::new(self.lab.translates() == Some(true));
+        for l in log {
+            let sent = self.mapped(&l.frame);
+            let left = self.lab.exchange(l.port, &sent)?;
+            self.learn(l.port, &l.frame, l.left.as_ref(), &left);
         }
         Ok(())
     }
@@ -130,6 +149,24 @@ impl SharedLab {
     fn limited(&self, frame: &[u8]) -> bool {
         let times = source_of(frame).and_then(|a| self.told.get(&a));
         times.is_some_and(|n| *n >= AT_ONCE)
+    }
+
+    /// A frame as it is sent to the kernel.
+    fn mapped(&self, frame: &[u8]) -> Vec<u8> {
+        match self.chosen.to_kernel(frame) {
+            chosen::Sent::Mapped(b) => b,
+            _ => frame.to_vec(),
+        }
+    }
+
+    /// What a frame has left as says which ports its connection has on both sides.
+    fn learn(&mut self, port: usize, frame: &[u8], ours: Option<&Ends>, left: &[Left]) -> Learnt {
+        match (self.lab.translates(), ours, left) {
+            (Some(_), Some(ours), [one]) if !self.options.strict => {
+                self.chosen.learn(port, frame, ours, &one.bytes)
+            }
+            _ => Learnt::Nothing,
+        }
     }
 
     fn next(&mut self) -> u64 {
@@ -153,6 +190,24 @@ impl SharedLab {
     }
 }
 
+/// A frame that the kernel has been sent.
+#[derive(Debug, Clone)]
+struct Logged {
+    port: usize,
+    frame: Vec<u8>,
+    /// What it left as, if one packet did.
+    left: Option<Ends>,
+}
+
+/// Ends of the one packet that left the reference graph.
+fn one_left(ours: &Outputs) -> Option<Ends> {
+    let mut all = ours.iter();
+    match (all.next(), all.next()) {
+        (Some((_, _, b)), None) => read(b).filter(|f| !f.quoted).map(|f| f.ends),
+        _ => None,
+    }
+}
+
 /// See the module's text. Its outputs are those of the reference graph, unless the kernel's differ.
 pub struct Judged {
     reference: Box<dyn Subject>,
@@ -166,7 +221,7 @@ pub struct Judged {
     id: u64,
     /// Where the kernel keeps connections: the frames that it has been sent, by port, to be sent again when another
     /// execution has had it.
-    log: Vec<(usize, Vec<u8>)>,
+    log: Vec<Logged>,
     /// A frame came that the kernel must not be sent: nothing is compared any more.
     blind: bool,
 }
@@ -202,12 +257,12 @@ impl Judged {
         }
         let mut lab = self.lab.borrow_mut();
         let tracks = lab.lab.tracks();
-        self.blind |= tracks && lab.skips(source, frame);
         if !self.blind
             && let Err(e) = lab.becomes(self.id, &self.log)
         {
             lab.failed = Some(e);
         }
+        self.blind |= tracks && lab.skips(source, frame);
         let theirs = match lab.failed {
             Some(_) => None,
             None if self.blind => None,
@@ -223,7 +278,11 @@ impl Judged {
             && !self.blind
             && let Some(port) = lab.port_of(source)
         {
-            self.log.push((port, frame.to_vec()));
+            self.log.push(Logged {
+                port,
+                frame: frame.to_vec(),
+                left: one_left(&ours),
+            });
         }
         match theirs {
             None => ours.iter().for_each(|(s, t, b)| self.out.push(s, t, b)),
@@ -245,6 +304,19 @@ fn source_of(frame: &[u8]) -> Option<[u8; 4]> {
 /// What left the kernel, by sink.
 type Theirs = Vec<(ElemId, Vec<u8>)>;
 
+/// Those of the former that have no like among the latter.
+fn only(of: &[(usize, Form)], not: &[(usize, Form)]) -> Vec<(usize, Form)> {
+    let mut rest = not.to_vec();
+    let mut only = Vec::new();
+    for x in of {
+        match rest.iter().position(|y| y == x) {
+            Some(i) => drop(rest.swap_remove(i)),
+            None => only.push(x.clone()),
+        }
+    }
+    only
+}
+
 /// `None`: the kernel does what the reference graph does, or something that is documented.
 fn judge(
     lab: &mut SharedLab,
@@ -260,13 +332,22 @@ fn judge(
         lab.count(why);
         return None;
     }
-    let left = match exchange(lab, port, frame, lines) {
+    let to_kernel = lab.mapped(frame);
+    let mut left = match exchange(lab, port, &to_kernel, lines) {
         Ok(left) => left,
         Err(e) => {
             lab.failed = Some(e);
             return None;
         }
     };
+    if lab.lab.translates().is_some() {
+        if lab.learn(port, frame, one_left(ours).as_ref(), &left) == Learnt::Drawn {
+            lab.count(DRAWN);
+        }
+        for l in &mut left {
+            l.bytes = lab.chosen.to_chain(&l.bytes, (frame, &to_kernel));
+        }
+    }
     if lab.counting {
         lab.counts.compared += 1;
         lab.counts.with_output += u64::from(!left.is_empty());
@@ -284,6 +365,7 @@ fn judge(
     let way = |port: usize| Way {
         routed: lab.lab.routed(port),
         topmost,
+        translated: lab.lab.translates().is_some(),
     };
     let number = |sink: ElemId| lab.ports.iter().position(|p| p.sinks.contains(&sink));
     let mut a: Vec<(usize, Form)> = (ours.iter())
@@ -303,17 +385,6 @@ fn judge(
         }
         return None;
     }
-    let only = |of: &[(usize, Form)], not: &[(usize, Form)]| -> Vec<(usize, Form)> {
-        let mut rest = not.to_vec();
-        let mut only = Vec::new();
-        for x in of {
-            match rest.iter().position(|y| y == x) {
-                Some(i) => drop(rest.swap_remove(i)),
-                None => only.push(x.clone()),
-            }
-        }
-        only
-    };
     let (only_a, only_b) = (only(&a, &b), only(&b, &a));
     let (ra, rb): (Vec<_>, Vec<_>) = (only_a.iter().collect(), only_b.iter().collect());
     let known = match &ra[..] {

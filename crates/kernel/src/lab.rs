@@ -3,6 +3,7 @@
 use crate::KernelError;
 use crate::commands::{has, own_ip};
 use crate::host;
+use crate::plan::{MTU, families, formats, interface, networks, rounds, translates};
 use crate::trace::Monitor;
 use crate::wires::{End, Wires};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -17,8 +18,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// MTU of wires on which no router says another one.
-const MTU: u16 = 9000;
 /// Frames of one call.
 const BATCH: usize = 64;
 /// Longest wait for a marker: it is under way on the processor that waits, which others may need.
@@ -27,8 +26,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const MARKER: [u8; 2] = [0x88, 0xb5];
 /// Bytes of a marker.
 const MARKER_LEN: usize = 60;
-/// Most hops of a packet that goes round between routers, and of the answer to it.
-const MOST_HOPS: usize = 2 * 256;
 
 /// Something that left.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,6 +70,8 @@ pub struct Lab {
     trackers: Vec<usize>,
     /// Rules ask whether connections are assured.
     asks_assured: bool,
+    /// Rules translate addresses; do they draw ports?
+    translates: Option<bool>,
     /// Networks of routers' interfaces.
     networks: Vec<(IpAddr, u8)>,
     /// There are firewalls, and routers.
@@ -106,30 +105,6 @@ pub fn obstacle(plan: &KernelPlan) -> Option<KernelError> {
         );
     }
     None
-}
-
-/// Networks of all routers' interfaces.
-fn networks(plan: &KernelPlan) -> Vec<(IpAddr, u8)> {
-    let routers = plan.functions.iter().filter_map(|f| match &f.form {
-        KernelForm::Router(r) => Some(r),
-        KernelForm::Firewall(_) => None,
-    });
-    let interfaces = routers.flat_map(|r| &r.interfaces);
-    let addresses = interfaces.flat_map(|i| i.address.iter().chain(&i.address6));
-    let parsed = addresses.filter_map(|a| {
-        let (a, l) = a.split_once('/')?;
-        Some((a.parse().ok()?, l.parse().ok()?))
-    });
-    parsed.collect()
-}
-
-/// Formats of all rulesets.
-fn formats(plan: &KernelPlan) -> impl Iterator<Item = RuleFormat> {
-    let firewalls = plan.functions.iter().filter_map(|f| match &f.form {
-        KernelForm::Firewall(w) => Some(w),
-        KernelForm::Router(_) => None,
-    });
-    firewalls.flat_map(|w| &w.rules).map(|r| r.format)
 }
 
 impl Lab {
@@ -173,6 +148,7 @@ impl Lab {
             ),
             iptables: formats(plan).any(|f| f == RuleFormat::Iptables),
             trackers: crate::forget::trackers(plan).collect(),
+            translates: translates(plan)?,
             asks_assured: (plan.functions.iter())
                 .any(|f| matches!(&f.form, KernelForm::Firewall(w) if w.asks_assured)),
         };
@@ -317,6 +293,11 @@ impl Lab {
         self.asks_assured
     }
 
+    /// Do rules translate addresses, and if so, do they draw ports whatever a packet has?
+    pub(crate) fn translates(&self) -> Option<bool> {
+        self.translates
+    }
+
     /// The kernel forgets all connections.
     ///
     /// # Errors
@@ -439,54 +420,6 @@ impl Lab {
         }
         Ok(())
     }
-}
-
-/// Address and MTU of a function's port.
-fn interface(plan: &KernelPlan, (f, port): (usize, usize)) -> (String, u16) {
-    match plan.functions.get(f).map(|f| &f.form) {
-        Some(KernelForm::Router(r)) => match r.interfaces.get(port) {
-            Some(i) => (i.mac.clone(), i.mtu),
-            None => (String::new(), MTU),
-        },
-        _ => {
-            let n = f * 2 + port;
-            let mac = format!(
-                "02:0f:ff:{:02x}:{:02x}:{:02x}",
-                n >> 16 & 255,
-                n >> 8 & 255,
-                n & 255
-            );
-            (mac, MTU)
-        }
-    }
-}
-
-/// How often a marker goes there and back until everything that came of a packet has been worked on. Each time it
-/// passes two wires, and everything that was on its way before it as many. A packet passes each function once, and an
-/// answer to it, but where there are two routers it may go round until its hop limit ends it.
-fn rounds(plan: &KernelPlan) -> usize {
-    let routers = plan.functions.iter();
-    let routers = routers
-        .filter(|f| matches!(f.form, KernelForm::Router(_)))
-        .count();
-    match routers {
-        0 | 1 => plan.functions.len() + 1,
-        _ => MOST_HOPS / 2 + plan.functions.len(),
-    }
-}
-
-/// Families that all functions have rules, or addresses at all interfaces, for.
-fn families(plan: &KernelPlan) -> [bool; 2] {
-    let of = |v6: usize| {
-        plan.functions.iter().all(|f| match &f.form {
-            KernelForm::Firewall(w) => w.families[v6],
-            KernelForm::Router(r) => r.interfaces.iter().all(|i| match v6 {
-                0 => i.address.is_some(),
-                _ => i.address6.is_some(),
-            }),
-        })
-    };
-    [of(0), of(1) && host::has_ipv6()]
 }
 
 fn open(space: &Arc<NetSpace>, name: &str) -> Result<PacketPort, KernelError> {

@@ -20,14 +20,17 @@
 #![forbid(unsafe_code)]
 
 mod canon;
+mod chosen;
 mod commands;
 pub mod documented;
+mod ends;
 mod error;
 mod forget;
 mod host;
 mod judged;
 mod lab;
 mod pinned;
+mod plan;
 mod run;
 mod trace;
 mod wires;

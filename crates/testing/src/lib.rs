@@ -22,6 +22,8 @@ pub const SKIPS: &str = "ONEFOLD_SKIPS";
 pub const NO_SKIP: &str = "ONEFOLD_NO_SKIP";
 /// Names the folder with third-party data; `../shared/data` from the project's root if not set.
 pub const DATA: &str = "ONEFOLD_DATA";
+/// Names the folder with published rulesets; `../rulesets` from the project's root if not set.
+pub const RULESETS: &str = "ONEFOLD_RULESETS";
 
 /// The project's root.
 pub fn root() -> PathBuf {
@@ -39,6 +41,22 @@ pub fn data(part: &str) -> Option<PathBuf> {
     }
     skip(format!(
         "third-party data: no {} ({DATA} names the folder)",
+        path.display()
+    ));
+    None
+}
+
+/// A file of the published rulesets that `scripts/rulesets.sh` fetches, or `None`, said as a [`skip`], where it is
+/// missing.
+#[track_caller]
+pub fn ruleset(part: &str) -> Option<PathBuf> {
+    let base = std::env::var_os(RULESETS).map_or_else(|| root().join("../rulesets"), PathBuf::from);
+    let path = base.join(part);
+    if path.exists() {
+        return Some(path);
+    }
+    skip(format!(
+        "published rulesets: no {} ({RULESETS} names the folder, scripts/rulesets.sh fetches it)",
         path.display()
     ));
     None

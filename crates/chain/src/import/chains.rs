@@ -4,6 +4,7 @@
 //! A jump is written out: every rule of the chain jumped to, with the jump's own conditions before its. A `return` (and
 //! what follows a `goto`) takes its packets out of the rules that follow in the same chain.
 
+use super::nat::{NatRule, NatTarget};
 use super::rule::{MAX_RULES, Rule, Verdict, Way};
 use crate::rules::RulePlace;
 use std::collections::HashMap;
@@ -23,6 +24,8 @@ const MAX_BYTES: usize = 32 << 20;
 pub enum Target {
     /// Decides.
     Verdict(Verdict),
+    /// In a table nat: decides what the connection's ends become.
+    Nat(NatTarget),
     /// Leaves the chain.
     Return,
     /// Asks another chain and comes back if that does not decide.
@@ -66,6 +69,8 @@ pub struct Interfaces {
     pub inside: Option<String>,
     /// At port 1.
     pub outside: Option<String>,
+    /// The host's own addresses, of both.
+    pub own: Vec<std::net::IpAddr>,
 }
 
 impl InterfaceTest {
@@ -91,28 +96,82 @@ pub fn flatten(
     way: Way,
     names: &Interfaces,
 ) -> Result<Vec<Rule>, (u32, String)> {
-    let mut f = Flatten {
-        chains,
-        way,
-        names,
-        rules: Vec::new(),
-        steps: 0,
-        bytes: 0,
+    let rule = |d: Decides| match d.target {
+        Target::Verdict(verdict) => Ok(Rule {
+            verdict,
+            filter: d.filter,
+            line: d.line,
+            place: d.place,
+        }),
+        _ => Err((d.line, TRANSLATES.to_string())),
     };
-    f.walk(chain, &[], 0, 0)?;
-    Ok(f.rules)
+    let rules = Flatten::of(chains, chain, way, names)?.into_iter();
+    rules.map(rule).collect()
+}
+
+const TRANSLATES: &str =
+    "the rule translates addresses: without 'chain', table nat is read beside table filter";
+
+/// The same of a chain of table nat.
+pub fn flatten_nat(
+    chains: &HashMap<String, Vec<ChainRule>>,
+    chain: &str,
+    way: Way,
+    names: &Interfaces,
+) -> Result<Vec<NatRule>, (u32, String)> {
+    let mut out = Vec::new();
+    for d in Flatten::of(chains, chain, way, names)? {
+        let target = match d.target {
+            Target::Nat(target) => target,
+            Target::Verdict(Verdict::Allow) => NatTarget::Stays,
+            _ => return Err((d.line, "table nat translates; it drops nothing".into())),
+        };
+        out.push(NatRule {
+            target,
+            filter: d.filter,
+            line: d.line,
+            place: d.place,
+        });
+    }
+    Ok(out)
+}
+
+/// A rule that decides, and what of.
+struct Decides {
+    target: Target,
+    filter: String,
+    line: u32,
+    place: Option<Arc<RulePlace>>,
 }
 
 struct Flatten<'a> {
     chains: &'a HashMap<String, Vec<ChainRule>>,
     way: Way,
     names: &'a Interfaces,
-    rules: Vec<Rule>,
+    rules: Vec<Decides>,
     steps: usize,
     bytes: usize,
 }
 
 impl Flatten<'_> {
+    fn of(
+        chains: &HashMap<String, Vec<ChainRule>>,
+        chain: &str,
+        way: Way,
+        names: &Interfaces,
+    ) -> Result<Vec<Decides>, (u32, String)> {
+        let mut f = Flatten {
+            chains,
+            way,
+            names,
+            rules: Vec::new(),
+            steps: 0,
+            bytes: 0,
+        };
+        f.walk(chain, &[], 0, 0)?;
+        Ok(f.rules)
+    }
+
     /// `before`: what holds of packets that come here. `line` of the jump.
     fn walk(
         &mut self,
@@ -153,9 +212,9 @@ impl Flatten<'_> {
             }
             let leaves = match &r.target {
                 Target::Nothing => false,
-                Target::Verdict(v) => {
-                    self.rules.push(Rule {
-                        verdict: *v,
+                Target::Verdict(_) | Target::Nat(_) => {
+                    self.rules.push(Decides {
+                        target: r.target.clone(),
                         filter: if all.is_empty() {
                             "all".into()
                         } else {
@@ -181,7 +240,7 @@ impl Flatten<'_> {
                     break;
                 }
                 // decided packets need not be taken out: a later rule is never asked about them
-                if !matches!(r.target, Target::Verdict(_)) {
+                if !matches!(r.target, Target::Verdict(_) | Target::Nat(_)) {
                     here.push(format!("not ({})", r.tests.join(" && ")));
                 }
             }
@@ -297,6 +356,7 @@ mod tests {
         let names = Interfaces {
             inside: Some("eth1".into()),
             outside: Some("ppp0".into()),
+            own: Vec::new(),
         };
         assert_eq!(texts(flatten(&chains, "c", Way::Up, &names)), ["allow tcp"]);
         assert_eq!(

@@ -7,6 +7,7 @@ mod chains;
 pub mod classbench;
 pub mod click_list;
 pub mod iptables;
+pub mod nat;
 pub mod nftables;
 mod ports;
 pub mod precedence;
@@ -20,5 +21,7 @@ pub(crate) use routes::warn as warn_of_routes;
 pub use routes::{
     Hop, PlacedRoute, Route, RouteKind, Selection, parse_route, read_routes, select, shares,
 };
-pub use rule::{ReadOptions, Rule, RuleFormat, RuleSet, Verdict, Way, format_of, read_rules};
+pub use rule::{
+    Hook, ReadOptions, Rule, RuleFormat, RuleSet, Stage, Verdict, Way, format_of, read_rules,
+};
 pub use terms::Family;

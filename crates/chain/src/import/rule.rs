@@ -48,6 +48,47 @@ pub struct Rule {
     pub place: Option<Arc<RulePlace>>,
 }
 
+/// Where packets are asked about, beside the chain that forwarded packets are filtered by; in the order in which they
+/// come there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Hook {
+    /// Before connections are tracked.
+    Raw,
+    /// Behind that, before destinations are translated.
+    Prerouting,
+    /// Before the chain that forwarded packets are filtered by.
+    Before,
+    /// Behind it, before sources are translated.
+    Behind,
+}
+
+impl Hook {
+    /// As a part of elements' names.
+    pub fn name(self) -> &'static str {
+        match self {
+            Hook::Raw => "raw",
+            Hook::Prerouting => "prerouting",
+            Hook::Before => "before",
+            Hook::Behind => "behind",
+        }
+    }
+}
+
+/// Another chain that forwarded packets pass; who is let pass there is asked about by the next one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stage {
+    /// Where.
+    pub hook: Hook,
+    /// The rules.
+    pub rules: Vec<Rule>,
+    /// Those for packets from port 1 to port 0, if they are not the same.
+    pub down: Option<Vec<Rule>>,
+    /// What happens to packets that no rule matches.
+    pub default: Verdict,
+    /// Whose policy that is, and the line that says it, if there is one.
+    pub policy: (Arc<RulePlace>, Option<u32>),
+}
+
 /// An ordered rule set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RuleSet {
@@ -59,6 +100,10 @@ pub struct RuleSet {
     pub policy: Option<(Arc<RulePlace>, Option<u32>)>,
     /// Rules for packets from port 1 to port 0, if they are not the same.
     pub down: Option<Vec<Rule>>,
+    /// What becomes of addresses, where the file says it.
+    pub nat: Option<super::nat::NatRules>,
+    /// Other chains that forwarded packets pass, in their order.
+    pub stages: Vec<Stage>,
     /// What is not quite as it was, said once for all rules.
     pub warnings: Vec<String>,
 }
@@ -198,7 +243,7 @@ pub fn read_rules(
                 let d = Diagnostic::warning(format!("{name}: {w}"));
                 reader.diagnostics.push(d.at(&reader.sources, span));
             }
-            if set.rules.is_empty() {
+            if set.rules.is_empty() && set.nat.is_none() && set.stages.is_empty() {
                 no_rules(reader, file, span, set.default);
             }
             if matches!(format, RuleFormat::Click | RuleFormat::Auto) {

@@ -327,13 +327,24 @@ fn name_of(classes: &[ConnClass]) -> String {
     names.join("_")
 }
 
+/// The classes that there are, where addresses are translated or not.
+pub(crate) fn universe(translated: bool) -> Vec<ConnClass> {
+    match translated {
+        true => ConnClass::all_translated(),
+        false => ConnClass::all(),
+    }
+}
+
 /// The groups of classes that these rules tell apart; that of established connections comes first, as most packets do.
-pub(crate) fn groups(rules: &[&Asking]) -> Vec<Group> {
+/// Where addresses are `translated`, connections are begun by packets that are not of one in the table, and those are
+/// asked about.
+pub(crate) fn groups(rules: &[&Asking], translated: bool) -> Vec<Group> {
     let mut questions: Vec<&Vec<ConnTest>> = rules.iter().flat_map(|r| r.questions()).collect();
     questions.sort();
     questions.dedup();
     let mut groups: Vec<(Vec<bool>, Vec<ConnClass>)> = Vec::new();
-    let mut all = ConnClass::all();
+    let mut all = universe(translated);
+    let begins = |c: &ConnClass| c.state == ConnState::New && !(translated && c.confirmed);
     all.sort_by_key(|c| {
         (
             c.state != ConnState::Established,
@@ -345,7 +356,7 @@ pub(crate) fn groups(rules: &[&Asking]) -> Vec<Group> {
     for c in all {
         let answers = questions.iter().map(|q| q.iter().any(|t| t.holds(c)));
         // who begins a connection goes by ConnConfirm
-        let key: Vec<bool> = answers.chain([c.state == ConnState::New]).collect();
+        let key: Vec<bool> = answers.chain([begins(&c)]).collect();
         match groups.iter_mut().find(|g| g.0 == key) {
             Some((_, classes)) => classes.push(c),
             None => groups.push((key, vec![c])),
@@ -356,7 +367,7 @@ pub(crate) fn groups(rules: &[&Asking]) -> Vec<Group> {
         let plain = name_of(&classes);
         let same = out.iter().filter(|g| name_of(&g.classes) == plain).count();
         out.push(Group {
-            begins: classes.iter().any(|c| c.state == ConnState::New),
+            begins: classes.iter().any(begins),
             name: match same {
                 0 => plain,
                 n => format!("{plain}_{}", n + 1),
@@ -422,7 +433,7 @@ mod tests {
         let names = |texts: &[&str]| -> Vec<String> {
             let all = rules(texts);
             let of: Vec<&Asking> = all.iter().collect();
-            groups(&of).iter().map(|g| g.name.clone()).collect()
+            groups(&of, false).iter().map(|g| g.name.clone()).collect()
         };
         assert_eq!(
             names(&["ct state established,related", "ct state invalid"]),
@@ -451,7 +462,7 @@ mod tests {
         );
         let all = rules(&["ct state new", "ct status assured"]);
         let of: Vec<&Asking> = all.iter().collect();
-        let total: usize = groups(&of).iter().map(|g| g.classes.len()).sum();
+        let total: usize = groups(&of, false).iter().map(|g| g.classes.len()).sum();
         assert_eq!(total, 14);
     }
 }

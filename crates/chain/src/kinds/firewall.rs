@@ -1,18 +1,23 @@
 //! `firewall`: lets packets pass between port 0 (inside) and port 1 (outside) by an ordered rule set; the first match
 //! decides.
 
-use super::connections::{Answered, Asking, Connections, Group, asks, groups};
+mod nat;
+mod stages;
+
+use super::connections::{Asking, Connections, Group, asks, groups, universe};
 use super::{ClickText, KindCx, NOT_IP, VLAN_TAGGED, discard};
 use crate::edit::{self, ListEdit};
 use crate::file::Loc;
 use crate::import::{
-    Family, ReadOptions, Rule, RuleFormat, RuleSet, Verdict, click_list, read_rules,
+    Family, Hook, ReadOptions, Rule, RuleFormat, RuleSet, Stage, Verdict, click_list, read_rules,
 };
 use crate::rules::{self, ListedRule, RulePlace};
+use nat::Translation;
 use onefold_click::source::Span;
 use onefold_elements::connection::classes_text;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use stages::{StageLines, for_groups};
 use std::sync::Arc;
 
 /// Ports: 0 inside, 1 outside. Frames are passed on unchanged.
@@ -41,6 +46,11 @@ pub struct Firewall {
     pub interfaces: Interfaces,
     /// What happens to IP packets that no rule matches; `deny` unless the rule file says otherwise.
     pub default: Option<Verdict>,
+    /// The router's own addresses at port 0 and port 1, with the lengths of their networks' prefixes: for rules that
+    /// ask for them (MASQUERADE, `addrtype LOCAL`). Where addresses are translated, packets for the router itself, and
+    /// those that would turn back to where they came from, are dropped.
+    #[serde(default)]
+    pub addresses: Addresses,
     /// What the rules say of traffic from port 1 to port 0: the same rules, or everything passes, or nothing.
     #[serde(default)]
     pub back: Back,
@@ -64,6 +74,18 @@ pub struct Interfaces {
     pub inside: Option<String>,
     /// At port 1.
     pub outside: Option<String>,
+}
+
+/// Addresses of ports: lists, the first one of each version of IP is the port's main one.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Addresses {
+    /// At port 0: `[192.168.1.1/24]`.
+    #[serde(default)]
+    pub inside: Vec<Loc<String>>,
+    /// At port 1.
+    #[serde(default)]
+    pub outside: Vec<Loc<String>>,
 }
 
 /// Rules for the way back.
@@ -95,6 +117,10 @@ struct Lines {
     up: Vec<Line>,
     /// The same if `None`.
     down: Option<Vec<Line>>,
+    /// What becomes of addresses.
+    nat: Option<Translation>,
+    /// Other chains that packets pass.
+    stages: Vec<StageLines>,
 }
 
 impl Firewall {
@@ -180,6 +206,8 @@ impl Firewall {
             return Some(Lines {
                 up: self.inline(cx, rules.unwrap_or(&[])),
                 down: None,
+                nat: None,
+                stages: Vec::new(),
             });
         };
         let span = cx.at(f);
@@ -187,6 +215,7 @@ impl Firewall {
         let interfaces = crate::import::Interfaces {
             inside: self.interfaces.inside.clone(),
             outside: self.interfaces.outside.clone(),
+            own: self.own(cx).all(),
         };
         let options = ReadOptions {
             format: self.format,
@@ -201,7 +230,7 @@ impl Firewall {
         // nothing that is read by people is written in JSON
         let json = text.trim_start().starts_with('{');
         let written = rules::Lines::of(if json { "" } else { &text });
-        let lines = |rules: &[Rule]| -> Vec<Line> {
+        let lines = |rules: &[Rule], last: &Line| -> Vec<Line> {
             let one = |r: &Rule| {
                 let text = format!("{} {}", r.verdict.action(), r.filter);
                 Line {
@@ -215,9 +244,29 @@ impl Firewall {
             };
             rules.iter().map(one).chain([last.clone()]).collect()
         };
+        let at = cx.reader.sources.locate(span);
+        let stage = |s: &Stage| {
+            let (place, line) = &s.policy;
+            let mut last = policy(s.default, at.file.clone(), at.line);
+            last.place = Some(place.clone());
+            if let Some(line) = line {
+                (last.file, last.line) = (name.clone(), *line);
+            }
+            StageLines {
+                hook: s.hook,
+                up: lines(&s.rules, &last),
+                down: s.down.as_deref().map(|d| lines(d, &last)),
+            }
+        };
+        let stages = set.stages.iter().map(stage).collect();
+        let six = family == Family::V6;
+        let place = (name.as_str(), &written, span);
+        let nat = (set.nat.as_ref()).and_then(|n| Translation::of(self, cx, (n, six), place));
         Some(Lines {
-            up: lines(&set.rules),
-            down: set.down.as_deref().map(lines),
+            up: lines(&set.rules, &last),
+            down: set.down.as_deref().map(|d| lines(d, &last)),
+            nat,
+            stages,
         })
     }
 
@@ -238,6 +287,8 @@ impl Firewall {
         Lines {
             up: change(lines.up),
             down: lines.down.map(change),
+            nat: lines.nat,
+            stages: lines.stages,
         }
     }
 
@@ -335,13 +386,22 @@ struct Lists {
 
 impl Lists {
     fn new(lines: Lines, six: bool) -> Lists {
+        // what is asked before destinations are translated is told apart there
+        let translated = lines.nat.is_some();
+        let here = lines.stages.iter().filter(|s| match s.hook {
+            Hook::Raw => false,
+            Hook::Prerouting => !translated,
+            Hook::Before | Hook::Behind => true,
+        });
+        let stages = here.flat_map(|s| s.up.iter().chain(s.down.iter().flatten()));
         let all = lines.up.iter().chain(lines.down.iter().flatten());
+        let all = all.chain(stages);
         let asking: Vec<Asking> = all.filter(|l| asks(&l.text)).map(Line::asking).collect();
         let of: Vec<&Asking> = asking.iter().collect();
         Lists {
-            groups: match of.is_empty() {
+            groups: match of.is_empty() && !translated {
                 true => Vec::new(),
-                false => groups(&of),
+                false => groups(&of, translated),
             },
             lines,
             six,
@@ -355,69 +415,77 @@ impl Lists {
             true => ("CheckIP6Header", "IP6Filter", "6", 1),
         };
         let name = way.name;
+        let from = format!("{name}[{input}] -> Strip(14) -> {check}");
+        let from = self.write_stages(t, cx, way, (from, &[Hook::Raw]), None);
         if self.groups.is_empty() {
+            let hooks = [Hook::Prerouting, Hook::Before];
+            let from = self.write_stages(t, cx, way, (from, &hooks), None);
             let element = format!("{name}_rules{six}");
-            t.line(format!(
-                "{name}[{input}] -> Strip(14) -> {check} -> {element} :: {filter}("
-            ));
-            list(t, cx, element, self.lines.of(way.down), way);
-            t.line(format!(") -> Unstrip(14) -> {name}_out;"));
+            t.line(format!("{from} -> {element} :: {filter}("));
+            list(t, cx, element.clone(), self.lines.of(way.down), way);
+            t.line(");");
+            let from = self.write_stages(t, cx, way, (element, &[Hook::Behind]), None);
+            t.line(format!("{from} -> Unstrip(14) -> {name}_out;"));
+            return;
+        }
+        if let Some(nat) = &self.lines.nat {
+            self.write_translated(t, cx, way, (from, nat));
             return;
         }
         let outputs: Vec<String> = (self.groups.iter())
-            .map(|g| classes_text(&g.classes))
+            .map(|g| classes_text(&g.classes, &universe(false)))
             .collect();
         t.line(format!(
-            "{name}[{input}] -> Strip(14) -> {check} -> {name}_state{six} :: ConnTrack(connections, {});",
+            "{from} -> {name}_state{six} :: ConnTrack(connections, {});",
             outputs.join(", ")
         ));
         t.line(format!("{name}_passed{six} :: Unstrip(14) -> {name}_out;"));
-        let lines = self.for_groups(way.down);
-        for (i, (g, lines)) in self.groups.iter().zip(&lines).enumerate() {
-            let element = format!("{name}_rules{six}_{}", g.name);
-            t.line(format!("{name}_state{six}[{i}] -> {element} :: {filter}("));
-            list(t, cx, element, lines, way);
-            let confirm = if g.begins {
-                "ConnConfirm(connections) -> "
-            } else {
-                ""
+        for i in 0..self.groups.len() {
+            let from = format!("{name}_state{six}[{i}]");
+            let hooks = [Hook::Prerouting, Hook::Before];
+            let from = self.write_group(t, cx, way, (from, &hooks), i);
+            let confirm = match self.groups.get(i) {
+                Some(g) if g.begins => "ConnConfirm(connections) -> ",
+                _ => "",
             };
-            t.line(format!(") -> {confirm}{name}_passed{six};"));
+            t.line(format!("{from} -> {confirm}{name}_passed{six};"));
         }
     }
 
-    /// The lines for each group, with questions about connections answered. A rule that takes no packet of a group is
-    /// not in its list; one that takes none of any is in the last one, so that it is shown.
-    fn for_groups(&self, down: bool) -> Vec<Vec<Line>> {
-        let lines = self.lines.of(down);
-        let mut listed = vec![false; lines.len()];
-        let mut out = Vec::new();
-        for (number, g) in self.groups.iter().enumerate() {
-            let last = number + 1 == self.groups.len();
-            let (mut list, mut closed) = (Vec::new(), false);
-            for (l, listed) in lines.iter().zip(&mut listed) {
-                let answered = match g.classes.first() {
-                    _ if closed => Answered::Always(false),
-                    Some(class) => l.asking().answered(*class, self.six),
-                    None => Answered::Always(false),
-                };
-                let filter = match answered {
-                    Answered::Left(text) => text,
-                    Answered::Always(true) => "all".to_string(),
-                    Answered::Always(false) if l.policy => "all".to_string(),
-                    Answered::Always(false) if last && !*listed => "false".to_string(),
-                    Answered::Always(false) => continue,
-                };
-                closed |= filter == "all";
-                *listed = true;
-                list.push(Line {
-                    text: format!("{} {filter}", l.verdict()),
-                    ..l.clone()
-                });
-            }
-            out.push(list);
+    /// The lists that packets of a group pass, with `before` in front of the chain that they are filtered by; gives
+    /// back where they leave.
+    fn write_group(
+        &self,
+        t: &mut ClickText,
+        cx: &mut KindCx<'_>,
+        way: &Passage<'_>,
+        (from, before): (String, &[Hook]),
+        number: usize,
+    ) -> String {
+        let (filter, six) = self.filter();
+        let groups = Some((self.groups.as_slice(), number));
+        let from = self.write_stages(t, cx, way, (from, before), groups);
+        let name = self.groups.get(number).map_or("", |g| g.name.as_str());
+        let element = format!("{}_rules{six}_{name}", way.name);
+        t.line(format!("{from} -> {element} :: {filter}("));
+        let lines = for_groups(self.lines.of(way.down), &self.groups, self.six);
+        list(
+            t,
+            cx,
+            element.clone(),
+            lines.get(number).map_or(&[], Vec::as_slice),
+            way,
+        );
+        t.line(");");
+        self.write_stages(t, cx, way, (element, &[Hook::Behind]), groups)
+    }
+
+    /// The element that asks rules, and what names of elements end in.
+    fn filter(&self) -> (&'static str, &'static str) {
+        match self.six {
+            false => ("IPFilter", ""),
+            true => ("IP6Filter", "6"),
         }
-        out
     }
 }
 

@@ -5,6 +5,7 @@ pub mod adapt;
 pub mod captures;
 pub mod corpus;
 pub mod judge;
+pub mod kernel;
 pub mod running;
 pub mod wireshark;
 

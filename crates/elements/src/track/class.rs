@@ -57,10 +57,14 @@ pub struct ConnClass {
     pub assured: bool,
     /// The connection is in the table: this is not its first packet.
     pub confirmed: bool,
+    /// The source of the connection's packets is translated.
+    pub snat: bool,
+    /// The destination of the connection's packets is translated.
+    pub dnat: bool,
 }
 
 /// So many numbers [`ConnClass::number`] gives at most.
-pub const NUMBERS: usize = 128;
+pub const NUMBERS: usize = 512;
 
 impl ConnClass {
     /// A packet without a connection.
@@ -71,6 +75,8 @@ impl ConnClass {
             seen_reply: false,
             assured: false,
             confirmed: false,
+            snat: false,
+            dnat: false,
         }
     }
     /// A small number of its own.
@@ -80,41 +86,50 @@ impl ConnClass {
             | usize::from(self.seen_reply) << 4
             | usize::from(self.assured) << 5
             | usize::from(self.confirmed) << 6
+            | usize::from(self.snat) << 7
+            | usize::from(self.dnat) << 8
     }
     /// Is there a connection?
     pub fn has_connection(self) -> bool {
         !matches!(self.state, ConnState::Invalid | ConnState::Untracked)
     }
 
-    /// All classes that there are.
+    /// All classes that there are where no addresses are translated.
     pub fn all() -> Vec<ConnClass> {
-        let class = |state, reply, seen_reply, assured| ConnClass {
-            state,
+        use ConnState::{Established, Invalid, New, Related, Untracked};
+        let known = |state, reply, seen_reply, assured| ConnClass {
             reply,
             seen_reply,
             assured,
             confirmed: true,
+            ..ConnClass::without(state)
         };
-        use ConnState::{Established, Invalid, New, Related, Untracked};
-        let mut all = vec![
-            ConnClass {
-                confirmed: false,
-                ..class(New, false, false, false)
-            },
-            class(New, false, false, false),
-        ];
+        let mut plain = vec![ConnClass::without(New), known(New, false, false, false)];
         for reply in [false, true] {
             for assured in [false, true] {
-                all.push(class(Established, reply, true, assured));
+                plain.push(known(Established, reply, true, assured));
             }
         }
         for reply in [false, true] {
             for (seen, assured) in [(false, false), (true, false), (true, true)] {
-                all.push(class(Related, reply, seen, assured));
+                plain.push(known(Related, reply, seen, assured));
             }
         }
-        all.push(ConnClass::without(Invalid));
-        all.push(ConnClass::without(Untracked));
+        plain.push(ConnClass::without(Invalid));
+        plain.push(ConnClass::without(Untracked));
+        plain
+    }
+
+    /// All classes that there are.
+    pub fn all_translated() -> Vec<ConnClass> {
+        let mut all = Vec::new();
+        for c in ConnClass::all() {
+            all.push(c);
+            let statuses = [(false, true), (true, false), (true, true)];
+            for (snat, dnat) in statuses.into_iter().filter(|_| c.has_connection()) {
+                all.push(ConnClass { snat, dnat, ..c });
+            }
+        }
         all
     }
 }
@@ -130,6 +145,8 @@ impl fmt::Display for ConnClass {
                 (self.assured, " assured"),
                 (self.confirmed, " confirmed"),
                 (!self.confirmed, " unconfirmed"),
+                (self.snat, " snat"),
+                (self.dnat, " dnat"),
             ] {
                 f.write_str(if is { name } else { "" })?;
             }
@@ -151,6 +168,10 @@ pub enum ConnTest {
     Assured,
     /// `status confirmed`
     Confirmed,
+    /// `status snat`
+    Snat,
+    /// `status dnat`
+    Dnat,
 }
 
 impl ConnTest {
@@ -175,7 +196,9 @@ impl ConnTest {
             ("status", "seen-reply") => Ok(ConnTest::SeenReply),
             ("status", "assured") => Ok(ConnTest::Assured),
             ("status", "confirmed") => Ok(ConnTest::Confirmed),
-            ("status", _) => wanted("seen-reply, assured or confirmed"),
+            ("status", "snat") => Ok(ConnTest::Snat),
+            ("status", "dnat") => Ok(ConnTest::Dnat),
+            ("status", _) => wanted("seen-reply, assured, confirmed, snat or dnat"),
             _ => Err(format!(
                 "'ct {key}' is not supported; rules can ask for 'ct state', 'ct direction' and 'ct status'"
             )),
@@ -190,13 +213,14 @@ impl ConnTest {
             ConnTest::SeenReply => c.seen_reply,
             ConnTest::Assured => c.assured,
             ConnTest::Confirmed => c.confirmed,
+            ConnTest::Snat => c.snat,
+            ConnTest::Dnat => c.dnat,
         }
     }
 }
 
-/// The text of an argument of ConnTrack for these classes; see [`parse_classes`].
-pub fn classes_text(classes: &[ConnClass]) -> String {
-    let all = ConnClass::all();
+/// The text of an argument of ConnTrack for these of all classes that there are; see [`parse_classes`].
+pub fn classes_text(classes: &[ConnClass], all: &[ConnClass]) -> String {
     let mut words: Vec<String> = Vec::new();
     for state in STATES {
         let of_state: Vec<&ConnClass> = all.iter().filter(|c| c.state == state).collect();
@@ -217,7 +241,7 @@ pub fn classes_text(classes: &[ConnClass]) -> String {
 /// What is wrong with it.
 pub fn parse_classes(text: &str) -> Result<Vec<ConnClass>, String> {
     if text.trim() == "-" {
-        return Ok(ConnClass::all());
+        return Ok(ConnClass::all_translated());
     }
     let mut out = Vec::new();
     for word in text.split_whitespace() {
@@ -226,20 +250,20 @@ pub fn parse_classes(text: &str) -> Result<Vec<ConnClass>, String> {
         let state = ConnState::parse(name).ok_or_else(|| {
             format!("'{name}' is no state; there are new, established, related, invalid, untracked, and - for all")
         })?;
-        let (mut reply, mut status) = (None, None::<[bool; 3]>);
+        let (mut reply, mut status) = (None, None::<[bool; 5]>);
         for p in parts {
             match p {
                 "original" => reply = Some(false),
                 "reply" => reply = Some(true),
                 "unconfirmed" => drop(status.get_or_insert_default()),
                 _ => {
-                    let at = ["seen-reply", "assured", "confirmed"]
+                    let at = ["seen-reply", "assured", "confirmed", "snat", "dnat"]
                         .iter()
                         .position(|n| *n == p)
                         .ok_or_else(|| {
                             format!(
                                 "'{p}' behind '{name}': there are original, reply, seen-reply, assured, confirmed, \
-                                 unconfirmed"
+                                 unconfirmed, snat, dnat"
                             )
                         })?;
                     status.get_or_insert_default()[at] = true;
@@ -249,9 +273,11 @@ pub fn parse_classes(text: &str) -> Result<Vec<ConnClass>, String> {
         let fits = |c: &ConnClass| {
             c.state == state
                 && reply.is_none_or(|r| c.has_connection() && c.reply == r)
-                && status.is_none_or(|s| s == [c.seen_reply, c.assured, c.confirmed])
+                && status
+                    .is_none_or(|s| s == [c.seen_reply, c.assured, c.confirmed, c.snat, c.dnat])
         };
-        let found: Vec<ConnClass> = ConnClass::all().into_iter().filter(fits).collect();
+        let all = ConnClass::all_translated().into_iter();
+        let found: Vec<ConnClass> = all.filter(fits).collect();
         if found.is_empty() {
             return Err(format!("no packet is '{word}'"));
         }
@@ -269,14 +295,15 @@ mod unit_tests {
 
     #[test]
     fn texts_name_what_they_are_of() {
-        let all = ConnClass::all();
-        assert_eq!(all.len(), 14);
+        assert_eq!(ConnClass::all().len(), 14);
+        let all = ConnClass::all_translated();
+        assert_eq!(all.len(), 50);
         let mut numbers: Vec<usize> = all.iter().map(|c| c.number()).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        assert!(numbers.len() == 14 && numbers.iter().all(|n| *n < NUMBERS));
+        assert!(numbers.len() == 50 && numbers.iter().all(|n| *n < NUMBERS));
         // any subset comes back
-        for bits in (0u32..1 << 14).step_by(37) {
+        for bits in (0u64..1 << 50).step_by(3_600_000_000_037) {
             let some: Vec<ConnClass> = all
                 .iter()
                 .enumerate()
@@ -286,13 +313,13 @@ mod unit_tests {
             if some.is_empty() {
                 continue;
             }
-            let mut back = parse_classes(&classes_text(&some)).unwrap();
+            let mut back = parse_classes(&classes_text(&some, &all)).unwrap();
             back.sort();
             let mut some = some;
             some.sort();
-            assert_eq!(back, some, "{}", classes_text(&some));
+            assert_eq!(back, some, "{}", classes_text(&some, &all));
         }
-        assert_eq!(parse_classes("-").unwrap().len(), 14);
+        assert_eq!(parse_classes("-").unwrap().len(), 50);
         for bad in ["", "old", "new.reply.x", "new.reply", "invalid.original"] {
             assert!(parse_classes(bad).is_err(), "{bad}");
         }
@@ -306,11 +333,14 @@ mod unit_tests {
             seen_reply: true,
             assured: false,
             confirmed: true,
+            snat: false,
+            dnat: true,
         };
         let holds = |k: &str, v: &str| ConnTest::parse(k, v).unwrap().holds(c);
         assert!(holds("state", "established") && !holds("state", "new"));
         assert!(holds("direction", "reply") && !holds("direction", "original"));
         assert!(holds("status", "seen-reply") && !holds("status", "assured"));
+        assert!(holds("status", "dnat") && !holds("status", "snat"));
         let none = ConnClass::without(ConnState::Invalid);
         for v in ["original", "reply"] {
             assert!(!ConnTest::parse("direction", v).unwrap().holds(none));
@@ -318,7 +348,7 @@ mod unit_tests {
         for (k, v) in [
             ("state", "old"),
             ("mark", "1"),
-            ("status", "snat"),
+            ("status", "expected"),
             ("direction", "up"),
         ] {
             assert!(ConnTest::parse(k, v).is_err());

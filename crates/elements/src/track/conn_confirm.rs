@@ -2,11 +2,12 @@
 //!
 //! `ConnConfirm(TABLE)`: where a packet comes that is the first one of its connection, the connection is entered in the
 //! ConnTable, and packets that follow are of a connection that is known. Packets leave as they came. Where the table is
-//! full and nothing gives way, the packet is dropped.
+//! full and nothing gives way, the packet is dropped; so is one whose replies would be another connection's, where
+//! addresses are translated and no end was free.
 
 use super::conn_track::table_of;
 use super::headers::of_packet;
-use super::table::{ConnTable, millis};
+use super::table::{Confirmed, ConnTable, millis};
 use onefold_element::args::{AnyArg, Args};
 use onefold_element::model::{Model, ModelCx};
 use onefold_element::{
@@ -14,6 +15,9 @@ use onefold_element::{
     element_takes,
 };
 use onefold_packet::Pkt;
+
+const FULL: &str = "connection table full";
+const CLASHES: &str = "no end is free: the replies would be another connection's";
 
 /// `ConnConfirm`.
 pub const CONN_CONFIRM: ElementClass = ElementClass {
@@ -60,23 +64,25 @@ impl Element for ConnConfirm {
 
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         let now = millis(cx.now);
-        let room = match cx.store.get_mut::<ConnTable>(self.table) {
-            Some(t) => {
-                let seen = of_packet(&p, t.settings.checksum);
-                let before = t.totals.entered;
-                let room = t.confirm(&seen, now);
-                let entered = t.totals.entered > before;
-                cx.decide(None, || match entered {
-                    true => "a connection begins".to_string(),
-                    false => "no connection begins".to_string(),
-                });
-                room
-            }
-            None => true,
+        let Some(t) = cx.store.get_mut::<ConnTable>(self.table) else {
+            cx.emit(0, p);
+            return;
         };
-        match room {
-            true => cx.emit(0, p),
-            false => cx.drop(p, "connection table full"),
+        let seen = of_packet(&p, t.settings.checksum);
+        let confirmed = t.confirm(&seen, now);
+        cx.decide(None, || {
+            let text = match confirmed {
+                Confirmed::Passes => "no connection begins",
+                Confirmed::Entered => "a connection begins",
+                Confirmed::Full => FULL,
+                Confirmed::Clashes => CLASHES,
+            };
+            text.to_string()
+        });
+        match confirmed {
+            Confirmed::Passes | Confirmed::Entered => cx.emit(0, p),
+            Confirmed::Full => cx.drop(p, FULL),
+            Confirmed::Clashes => cx.drop(p, CLASHES),
         }
     }
 

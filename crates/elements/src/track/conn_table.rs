@@ -9,8 +9,8 @@
 //! one's packet is dropped.
 //!
 //! Handlers: `table` (one line per connection, sorted: protocol, addresses and ports of its first packet, state,
-//! status, seconds left), `count`, `capacity`, `new`, `established`, `related`, `invalid`, `untracked` (packets by
-//! state), `entered`, `expired`, `evicted`, `ended`, `full`; `flush` forgets all connections.
+//! status, what its packets become behind `as`, seconds left), `count`, `capacity`, `new`, `established`, `related`, `invalid`, `untracked` (packets by
+//! state), `entered`, `expired`, `evicted`, `ended`, `full`, `clashed`; `flush` forgets all connections.
 //!
 //! Differences from Linux:
 //! - sequence numbers are not held against windows: as nf_conntrack_tcp_be_liberal = 1 and
@@ -118,6 +118,7 @@ impl Element for ConnTableElement {
             HandlerInfo::r("evicted"),
             HandlerInfo::r("ended"),
             HandlerInfo::r("full"),
+            HandlerInfo::r("clashed"),
             HandlerInfo::button("flush"),
         ];
         H
@@ -143,6 +144,7 @@ impl Element for ConnTableElement {
             "evicted" => t.evicted,
             "ended" => t.ended,
             "full" => t.full,
+            "clashed" => t.clashed,
             _ => return Err(no_such()),
         };
         Ok(number.to_string())

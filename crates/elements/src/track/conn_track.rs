@@ -30,18 +30,13 @@ pub const CONN_TRACK: ElementClass = ElementClass {
     effect: Effect::PerFlow,
     usage: "TABLE, CLASSES_1, ..., CLASSES_n",
     summary: "tells packets by the state of their connection (new, established, related, invalid, untracked)",
-    new: || {
-        Box::new(ConnTrack {
-            table: StateId(u32::MAX),
-            outputs: [NOWHERE; NUMBERS],
-        })
-    },
+    new: || Box::new(ConnTrack::default()),
 };
 
 /// No output names the class.
-const NOWHERE: u8 = u8::MAX;
+const NOWHERE: u16 = u16::MAX;
 /// Of packets of a class that no output names.
-const UNNAMED: &str = "a connection state that no output is for";
+pub(super) const UNNAMED: &str = "a connection state that no output is for";
 /// Of packets that would begin a connection.
 const FULL: &str = "connection table full";
 
@@ -59,52 +54,35 @@ pub(super) fn table_of(text: &str, cx: &ConfigCx<'_>) -> Result<StateId, ConfigE
     }
 }
 
+/// Which output packets of each class leave at: the first one whose argument names it.
 #[derive(Debug, Clone)]
-struct ConnTrack {
-    table: StateId,
+pub(super) struct ClassOutputs {
+    pub table: StateId,
     /// By number of the class.
-    outputs: [u8; NUMBERS],
+    outputs: [u16; NUMBERS],
 }
 
-impl ConnTrack {
-    fn output(&self, c: ConnClass) -> u8 {
-        self.outputs.get(c.number()).copied().unwrap_or(NOWHERE)
-    }
-
-    /// What becomes of a packet.
-    fn decide(&self, p: &Packet, cx: &mut Cx<'_>) -> Result<Port, &'static str> {
-        let now = millis(cx.now);
-        let Some(t) = cx.store.get_mut::<ConnTable>(self.table) else {
-            return Err(UNNAMED);
-        };
-        let seen = of_packet(p, t.settings.checksum);
-        let found = t.track(&seen, now);
-        let (class, i) = match found {
-            Found::Is(class, i) => (class, i),
-            Found::Full => {
-                cx.decide(None, || FULL.to_string());
-                return Err(FULL);
-            }
-        };
-        let output = self.output(class);
-        if cx.host.tracing() {
-            let known = i.and_then(|i| cx.store.get::<ConnTable>(self.table)?.describe(i));
-            let why = match seen {
-                Seen::Invalid(why) => format!(": {why}"),
-                _ => known.map_or(String::new(), |k| format!(": {k}")),
-            };
-            let argument = (output != NOWHERE).then(|| usize::from(output) + 1);
-            cx.decide(argument, || format!("{class}{why}"));
-        }
-        match output {
-            NOWHERE => Err(UNNAMED),
-            o => Ok(usize::from(o)),
+impl Default for ClassOutputs {
+    fn default() -> ClassOutputs {
+        ClassOutputs {
+            table: StateId(u32::MAX),
+            outputs: [NOWHERE; NUMBERS],
         }
     }
 }
 
-impl Element for ConnTrack {
-    fn configure(
+impl ClassOutputs {
+    /// Where packets of a class leave.
+    #[inline]
+    pub fn of(&self, c: ConnClass) -> Option<Port> {
+        match self.outputs.get(c.number()) {
+            None | Some(&NOWHERE) => None,
+            Some(o) => Some(Port::from(*o)),
+        }
+    }
+
+    /// Reads `TABLE, CLASSES, ...`.
+    pub fn configure(
         &mut self,
         args: &mut Args<'_>,
         cx: &mut ConfigCx<'_>,
@@ -126,8 +104,12 @@ impl Element for ConnTrack {
                     continue;
                 }
             };
-            let Ok(o) = u8::try_from(output) else {
-                errors.push(ConfigError::at(index, "CLASSES", "more than 255 outputs"));
+            let Ok(o) = u16::try_from(output) else {
+                errors.push(ConfigError::at(
+                    index,
+                    "CLASSES",
+                    "more than 65,535 outputs",
+                ));
                 break;
             };
             let mut any = false;
@@ -161,6 +143,50 @@ impl Element for ConnTrack {
         }
         Err(errors)
     }
+}
+
+#[derive(Debug, Clone, Default)]
+struct ConnTrack {
+    outputs: ClassOutputs,
+}
+
+impl ConnTrack {
+    /// What becomes of a packet.
+    fn decide(&self, p: &Packet, cx: &mut Cx<'_>) -> Result<Port, &'static str> {
+        let now = millis(cx.now);
+        let Some(t) = cx.store.get_mut::<ConnTable>(self.outputs.table) else {
+            return Err(UNNAMED);
+        };
+        let seen = of_packet(p, t.settings.checksum);
+        let found = t.track(&seen, now);
+        let (class, i) = match found {
+            Found::Is(class, i) => (class, i),
+            Found::Full => {
+                cx.decide(None, || FULL.to_string());
+                return Err(FULL);
+            }
+        };
+        let output = self.outputs.of(class);
+        if cx.host.tracing() {
+            let known = i.and_then(|i| cx.store.get::<ConnTable>(self.outputs.table)?.describe(i));
+            let why = match seen {
+                Seen::Invalid(why) => format!(": {why}"),
+                _ => known.map_or(String::new(), |k| format!(": {k}")),
+            };
+            cx.decide(output.map(|o| o + 1), || format!("{class}{why}"));
+        }
+        output.ok_or(UNNAMED)
+    }
+}
+
+impl Element for ConnTrack {
+    fn configure(
+        &mut self,
+        args: &mut Args<'_>,
+        cx: &mut ConfigCx<'_>,
+    ) -> Result<(), ConfigErrors> {
+        self.outputs.configure(args, cx)
+    }
 
     fn clock(&self, _: Clock) -> Clock {
         Clock::MILLISECONDS
@@ -184,7 +210,7 @@ impl Element for ConnTrack {
 
     #[inline]
     fn inspect(&mut self, p: &Inspected<'_>, cx: &mut InspectCx<'_>) -> bool {
-        let Some(t) = cx.store.get_mut::<ConnTable>(self.table) else {
+        let Some(t) = cx.store.get_mut::<ConnTable>(self.outputs.table) else {
             return false;
         };
         let net = p.net.get(..p.total).unwrap_or(&[]);
@@ -192,7 +218,7 @@ impl Element for ConnTrack {
             return false;
         };
         let outputs = &self.outputs;
-        let first = |c: ConnClass| outputs.get(c.number()) == Some(&0);
+        let first = |c: ConnClass| outputs.of(c) == Some(0);
         let hint = cx.hint.unwrap_or(NO_HINT);
         match t.refresh(&seen, hint, millis(cx.now), first) {
             Some(found) => {
@@ -210,13 +236,13 @@ impl Element for ConnTrack {
     }
 
     fn prefetch_flows(&self, hints: &[u32], store: &StateStore) {
-        if let Some(t) = store.get::<ConnTable>(self.table) {
+        if let Some(t) = store.get::<ConnTable>(self.outputs.table) {
             t.prefetch(hints);
         }
     }
 
     fn states(&self) -> Vec<StateId> {
-        vec![self.table]
+        vec![self.outputs.table]
     }
 
     element_takes!();

@@ -1,6 +1,6 @@
 //! What a tracker reads of a packet.
 
-use super::key::ConnKey;
+use super::key::{ConnKey, Ends, Place};
 use super::tcp::Segment;
 use onefold_packet::wire::{ipv4, ipv6};
 use onefold_packet::{Packet, checksum};
@@ -194,6 +194,51 @@ impl Ip<'_> {
             _ => self.plain_key(),
         }
     }
+}
+
+/// Version 6, protocol, and where the upper-layer header begins; `quoted`: of a packet that is not there as a whole.
+pub(super) fn place_of_upper(net: &[u8], quoted: bool) -> Option<(bool, u8, usize)> {
+    let found = ip(net, quoted).ok()?;
+    let six = found.src.len() == 16;
+    let at = match six {
+        false => usize::from(net.first()? & 15) * 4,
+        true => upper6(net, ipv6::Header::parse(net)?.next_header())?.1,
+    };
+    Some((six, found.protocol, at))
+}
+
+/// Both ends as they stand in a packet, in its own direction (of ICMP: identifier at the source, type and code of the
+/// request at the destination), and where its upper-layer header begins.
+pub(super) fn read_ends(net: &[u8], quoted: bool) -> Option<(Ends, usize)> {
+    let found = ip(net, quoted).ok()?;
+    let (v6, protocol, at) = place_of_upper(net, quoted)?;
+    let address = |b: &[u8]| {
+        let mut a = [0; 16];
+        for (to, from) in a.iter_mut().zip(b) {
+            *to = *from;
+        }
+        a
+    };
+    let (mut sport, mut dport) = (0, 0);
+    match protocol {
+        TCP | UDP | SCTP => {
+            let [a, b, c, d] = *found.upper.first_chunk::<4>()?;
+            (sport, dport) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+        }
+        ICMP | ICMP6 => {
+            let question = Ends::of(&found.icmp_key()?.0, false);
+            (sport, dport) = (question.src.port, question.dst.port);
+        }
+        _ => {}
+    }
+    let place = |address, port| Place { address, port };
+    let ends = Ends {
+        src: place(address(found.src), sport),
+        dst: place(address(found.dst), dport),
+        protocol,
+        v6,
+    };
+    Some((ends, at))
 }
 
 /// Takes apart a packet that begins with its IP header. `checksum`: the upper layer's has to be right.

@@ -5,6 +5,67 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+/// Both ends of a connection, in the direction of its first packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ends {
+    pub src: Place,
+    pub dst: Place,
+    pub protocol: u8,
+    pub v6: bool,
+}
+
+/// One end: its address, and what the protocol tells connections apart by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    /// An IPv4 address is the first four bytes, and the rest is zero.
+    pub address: [u8; 16],
+    /// The port. Of ICMP, the identifier at the source, and type and code of the request at the destination.
+    pub port: u16,
+}
+
+impl Ends {
+    /// By a packet's key, and whether that packet goes from the key's second end to its first.
+    pub fn of(key: &ConnKey, flipped: bool) -> Ends {
+        let place = |address, port| Place {
+            address,
+            port: u16::from_be_bytes(port),
+        };
+        let (a, b) = (place(key.a, key.at_a), place(key.b, key.at_b));
+        let (src, dst) = if flipped { (b, a) } else { (a, b) };
+        Ends {
+            src,
+            dst,
+            protocol: key.protocol,
+            v6: key.v6,
+        }
+    }
+
+    /// The key of packets with these ends, and which way one goes from `src` to `dst`.
+    pub fn key(&self) -> (ConnKey, bool) {
+        let bytes = if self.v6 { 16 } else { 4 };
+        let (src, dst) = (&self.src.address[..bytes], &self.dst.address[..bytes]);
+        let (at_src, at_dst) = (self.src.port.to_be_bytes(), self.dst.port.to_be_bytes());
+        if self.is_icmp() {
+            let key = ConnKey::of_question(src, dst, self.protocol, at_src, at_dst);
+            return (key, false);
+        }
+        let ([a, b], [c, d]) = (at_src, at_dst);
+        ConnKey::of(src, dst, self.protocol, [a, b, c, d])
+    }
+
+    /// The same of the packets that answer. Who sends to himself is answered by packets like his own.
+    pub fn answered_key(&self) -> (ConnKey, bool) {
+        let (key, flipped) = self.key();
+        let to_itself = self.src == self.dst && !self.is_icmp();
+        (key, !flipped && !to_itself)
+    }
+
+    /// ICMP or ICMPv6: it has an identifier in the place of ports.
+    pub fn is_icmp(&self) -> bool {
+        matches!(self.protocol, 1 | 58)
+    }
+}
+
 /// Addresses, protocol, and what the protocol tells connections apart by, in an order of its own: packets of both
 /// directions have the same key. Which way a packet goes is told beside it (see [`ConnKey::of`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

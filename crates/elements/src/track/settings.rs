@@ -26,6 +26,8 @@ pub(super) struct Settings {
     pub checksum: bool,
     /// Most connections (nf_conntrack_max).
     pub capacity: usize,
+    /// Elements translate addresses by the table.
+    pub translates: bool,
 }
 
 /// Connections in a table unless CAPACITY is given: what Linux has with 4 GiB and more.
@@ -65,6 +67,7 @@ impl Default for Settings {
             loose: true,
             checksum: true,
             capacity: DEFAULT_CAPACITY as usize,
+            translates: false,
         };
         for (to, (_, seconds)) in s.timeouts_mut().into_iter().zip(TIMEOUTS) {
             *to = seconds * 1000;

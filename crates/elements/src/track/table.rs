@@ -1,27 +1,30 @@
 //! The table of connections.
 
-use super::class::{ConnClass, ConnState, STATES};
+use super::class::{ConnClass, ConnState};
 use super::headers::{Seen, Tracked, Upper};
 use super::key::ConnKey;
 use super::settings::Settings;
 use super::tcp::{Machine, Step};
+use super::translate::{InHand, Leaves, NOT_TRANSLATED, Translations};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
-use onefold_element::{NO_HINT, Partition, Scope, State, state_any};
+use onefold_element::NO_HINT;
 use onefold_packet::Timestamp;
 use onefold_table::prefetch_near;
-use std::fmt::Write;
 use std::hash::BuildHasher;
 
 /// A connection.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
-struct Record {
-    key: ConnKey,
+pub(super) struct Record {
+    /// Of the packets of the original direction; where nothing is translated, of both.
+    pub key: ConnKey,
     /// When it ends, in milliseconds of the clock.
-    expires: u64,
-    more: More,
-    status: u8,
+    pub expires: u64,
+    pub more: More,
+    /// What is translated; see [`Translations`].
+    pub translation: u32,
+    pub status: u8,
 }
 
 // what is found at random touches two lines at most
@@ -29,7 +32,7 @@ const _: () = assert!(size_of::<Record>() <= 128);
 
 /// What its protocol remembers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum More {
+pub(super) enum More {
     Tcp(Machine),
     /// When it is a stream, if it has been answered then.
     Udp(u64),
@@ -38,11 +41,18 @@ enum More {
 }
 
 /// A connection is in the record.
-const USED: u8 = 1;
+pub(super) const USED: u8 = 1;
 /// Its first packet went from the key's second end to its first.
-const FLIPPED: u8 = 2;
-const SEEN_REPLY: u8 = 4;
-const ASSURED: u8 = 8;
+pub(super) const FLIPPED: u8 = 2;
+pub(super) const SEEN_REPLY: u8 = 4;
+pub(super) const ASSURED: u8 = 8;
+/// The source of its packets is translated.
+pub(super) const SNAT: u8 = 16;
+/// The destination of its packets is translated.
+pub(super) const DNAT: u8 = 32;
+
+/// Bit of an index entry: it is by the key of a translated connection's replies.
+const BY_REPLY: u32 = 1 << 31;
 
 /// UDP that goes on for longer than this is a stream, in milliseconds.
 const STREAM_AFTER: u64 = 2000;
@@ -60,10 +70,23 @@ pub(super) enum Found {
     Full,
 }
 
+/// What becomes of a packet that has passed the rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Confirmed {
+    /// It begins no connection.
+    Passes,
+    /// It begins a connection.
+    Entered,
+    /// It is dropped: the table is full.
+    Full,
+    /// It is dropped: no end was free, and the replies would be another connection's.
+    Clashes,
+}
+
 /// What has happened so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Totals {
-    /// Packets by state: [`STATES`].
+    /// Packets by state: [`super::class::STATES`].
     pub packets: [u64; 5],
     /// Connections that were entered.
     pub entered: u64,
@@ -75,17 +98,21 @@ pub(super) struct Totals {
     pub ended: u64,
     /// Packets that found the table full.
     pub full: u64,
+    /// That would have begun a connection with another one's replies.
+    pub clashed: u64,
 }
 
 /// See the module's text. Every operation takes constant time but for reports.
 #[derive(Debug, Clone)]
 pub(super) struct ConnTable {
     index: HashTable<u32>,
-    hasher: RandomState,
-    records: Vec<Record>,
+    pub(super) hasher: RandomState,
+    pub(super) records: Vec<Record>,
     free: Vec<u32>,
+    pub(super) translations: Translations,
+    pub(super) in_hand: InHand,
     /// Where the next look for a connection that has ended, or may give way, begins.
-    sweep: usize,
+    pub(super) sweep: usize,
     pub settings: Settings,
     pub totals: Totals,
 }
@@ -102,6 +129,8 @@ impl ConnTable {
             hasher: RandomState::default(),
             records: Vec::new(),
             free: Vec::new(),
+            translations: Translations::default(),
+            in_hand: InHand::default(),
             sweep: 0,
             settings,
             totals: Totals::default(),
@@ -110,6 +139,7 @@ impl ConnTable {
 
     /// A packet arrives: what its connection is to it, and what it does to its connection.
     pub fn track(&mut self, seen: &Seen, now: u64) -> Found {
+        self.in_hand.put_down();
         let found = match seen {
             Seen::Untracked => Found::Is(ConnClass::without(ConnState::Untracked), None),
             Seen::Invalid(_) => Found::Is(ConnClass::without(ConnState::Invalid), None),
@@ -117,7 +147,10 @@ impl ConnTable {
             Seen::Packet(p) => self.packet(p, now),
         };
         match found {
-            Found::Is(c, _) => self.count(c),
+            Found::Is(c, _) => {
+                self.in_hand.class = Some(c);
+                self.count(c);
+            }
             Found::Full => self.totals.full += 1,
         }
         found
@@ -129,10 +162,10 @@ impl ConnTable {
     }
 
     fn error(&mut self, key: &ConnKey, flipped: bool, now: u64) -> Found {
-        let Some(i) = self.find(key, now) else {
+        let Some((i, reply)) = self.find(key, flipped, now) else {
             return Found::Is(ConnClass::without(ConnState::Invalid), None);
         };
-        let reply = self.is_reply(i, flipped);
+        self.take_in_hand(i, reply, true);
         Found::Is(self.class(i, ConnState::Related, reply), Some(i))
     }
 
@@ -140,11 +173,11 @@ impl ConnTable {
         let invalid = Found::Is(ConnClass::without(ConnState::Invalid), None);
         // Bound: a connection that is reopened is gone at the second turn
         for _ in 0..2 {
-            let Some(i) = self.find(&p.key, now) else {
+            let Some((i, reply)) = self.find(&p.key, p.flipped, now) else {
                 break;
             };
             // the answer stands for both: of a packet to itself, the later way round is found first
-            let reply = self.is_reply(i, p.flipped) || p.to_itself;
+            let reply = reply || p.to_itself && !self.is_translated(i);
             match self.known(i, p, reply, now) {
                 Some(c) => return c,
                 None => continue,
@@ -153,9 +186,10 @@ impl ConnTable {
         if self.first(p).is_none() {
             return invalid;
         }
-        if self.index.len() >= self.settings.capacity && !self.make_room(now) {
+        if self.connections() >= self.settings.capacity && !self.make_room(now) {
             return Found::Full;
         }
+        self.take_first_in_hand(p);
         let new = ConnClass::without(ConnState::New);
         Found::Is(new, None)
     }
@@ -201,6 +235,7 @@ impl ConnTable {
             r.status |= SEEN_REPLY;
         }
         let class = self.class(i, state, reply);
+        self.take_in_hand(i, reply, false);
         if step == Step::Ends {
             self.remove(i);
             self.totals.ended += 1;
@@ -222,30 +257,58 @@ impl ConnTable {
         })
     }
 
-    /// A packet has passed the rules: if it is the first one of a connection, that is in the table from now on. False
-    /// if there is no room.
-    pub fn confirm(&mut self, seen: &Seen, now: u64) -> bool {
-        let Seen::Packet(p) = seen else { return true };
-        if self.find(&p.key, now).is_some() {
-            return true;
-        }
-        let Some((mut more, stays)) = self.first(p) else {
-            return true;
+    /// A packet has passed the rules: if it is the first one of a connection, that is in the table from now on.
+    pub fn confirm(&mut self, seen: &Seen, now: u64) -> Confirmed {
+        let Seen::Packet(p) = seen else {
+            return Confirmed::Passes;
         };
+        let ends = match self.leaves_hand(p) {
+            Leaves::Known => return Confirmed::Passes,
+            Leaves::First(orig, new) => Some((orig, new)),
+            Leaves::Unknown if self.find(&p.key, p.flipped, now).is_some() => {
+                return Confirmed::Passes;
+            }
+            Leaves::Unknown => None,
+        };
+        let Some((mut more, stays)) = self.first(p) else {
+            return Confirmed::Passes;
+        };
+        if let Some((_, new)) = &ends
+            && self.taken(new, now)
+        {
+            self.totals.clashed += 1;
+            return Confirmed::Clashes;
+        }
         if let More::Udp(stream) = &mut more {
             *stream = now.saturating_add(STREAM_AFTER);
         }
         self.sweep(now);
-        if self.index.len() >= self.settings.capacity && !self.make_room(now) {
+        if self.connections() >= self.settings.capacity && !self.make_room(now) {
             self.totals.full += 1;
-            return false;
+            return Confirmed::Full;
         }
-        let record = Record {
-            key: p.key,
+        let (key, flipped) = ends.map_or((p.key, p.flipped), |(orig, _)| orig.key());
+        let i = self.enter(Record {
+            key,
             expires: now.saturating_add(stays),
             more,
-            status: USED | if p.flipped { FLIPPED } else { 0 },
-        };
+            translation: NOT_TRANSLATED,
+            status: USED | if flipped { FLIPPED } else { 0 },
+        });
+        if let Some((orig, new)) = ends.filter(|(orig, new)| orig != new) {
+            let by_reply = self.translate(i, orig, new);
+            self.insert(i | BY_REPLY, &by_reply);
+        }
+        self.totals.entered += 1;
+        Confirmed::Entered
+    }
+
+    /// Connections in the table, ended or not.
+    fn connections(&self) -> usize {
+        self.records.len() - self.free.len()
+    }
+
+    fn enter(&mut self, record: Record) -> u32 {
         let i = match self.free.pop() {
             Some(i) => {
                 self.records[i as usize] = record;
@@ -256,16 +319,24 @@ impl ConnTable {
                 (self.records.len() - 1) as u32
             }
         };
-        let (records, hasher) = (&self.records, &self.hasher);
-        let hash_of = |i: &u32| {
-            records
-                .get(*i as usize)
-                .map_or(0, |r| hasher.hash_one(r.key))
+        self.insert(i, &record.key);
+        i
+    }
+
+    fn insert(&mut self, entry: u32, key: &ConnKey) {
+        let (records, hasher, translations) = (&self.records, &self.hasher, &self.translations);
+        let hash_of = |e: &u32| {
+            let r = records.get((e & !BY_REPLY) as usize);
+            let key = match e & BY_REPLY {
+                0 => r.map(|r| r.key),
+                _ => r
+                    .and_then(|r| translations.get(r.translation))
+                    .map(|t| t.back.0),
+            };
+            key.map_or(0, |k| hasher.hash_one(k))
         };
         self.index
-            .insert_unique(self.hasher.hash_one(p.key), i, hash_of);
-        self.totals.entered += 1;
-        true
+            .insert_unique(self.hasher.hash_one(key), entry, hash_of);
     }
 
     /// The way of nearly every packet: one that leaves its established connection as it is, but for how long it stays.
@@ -279,10 +350,14 @@ impl ConnTable {
         now: u64,
         may: impl Fn(ConnClass) -> bool,
     ) -> Option<u32> {
+        // where addresses are translated, elements behind want to know of every packet which one it is
+        if self.settings.translates {
+            return None;
+        }
         let i = hint.wrapping_sub(1);
         let i = match self.records.get(i as usize) {
             Some(r) if r.status & USED != 0 && r.key == p.key => i,
-            _ => self.position(&p.key)?,
+            _ => self.position(&p.key, p.flipped)?.0,
         };
         let settings = self.settings;
         let r = self.records.get_mut(i as usize)?;
@@ -296,6 +371,8 @@ impl ConnTable {
             seen_reply: true,
             assured: r.status & ASSURED != 0,
             confirmed: true,
+            snat: false,
+            dnat: false,
         };
         let ms = match (&mut r.more, &p.upper) {
             (More::Tcp(m), Upper::Tcp(s)) if m.is_plain(s) && class.assured => {
@@ -333,26 +410,36 @@ impl ConnTable {
         }
     }
 
+    /// The connection of packets with this key that go this way, ended or not, and whether they are replies.
     #[inline]
-    fn position(&self, key: &ConnKey) -> Option<u32> {
-        let same = |i: &u32| self.records.get(*i as usize).is_some_and(|r| r.key == *key);
-        self.index.find(self.hasher.hash_one(key), same).copied()
+    fn position(&self, key: &ConnKey, flipped: bool) -> Option<(u32, bool)> {
+        let (records, translations) = (&self.records, &self.translations);
+        let of = |e: u32| records.get((e & !BY_REPLY) as usize);
+        let same = |e: &u32| {
+            let Some(r) = of(*e) else { return false };
+            match translations.get(r.translation) {
+                None => r.key == *key,
+                Some(t) if e & BY_REPLY != 0 => t.back == (*key, flipped),
+                Some(_) => r.key == *key && (r.status & FLIPPED != 0) == flipped,
+            }
+        };
+        let e = *self.index.find(self.hasher.hash_one(key), same)?;
+        let reply = (of(e)?.status & FLIPPED != 0) != flipped;
+        match e & BY_REPLY {
+            0 => Some((e, reply)),
+            _ => Some((e & !BY_REPLY, true)),
+        }
     }
 
-    /// The connection with this key. One that has ended is removed.
-    fn find(&mut self, key: &ConnKey, now: u64) -> Option<u32> {
-        let i = self.position(key)?;
+    /// The same, of a connection that has not ended. One that has is removed.
+    pub(super) fn find(&mut self, key: &ConnKey, flipped: bool, now: u64) -> Option<(u32, bool)> {
+        let (i, reply) = self.position(key, flipped)?;
         if now < self.records.get(i as usize)?.expires {
-            return Some(i);
+            return Some((i, reply));
         }
         self.remove(i);
         self.totals.expired += 1;
         None
-    }
-
-    fn is_reply(&self, i: u32, flipped: bool) -> bool {
-        let r = self.records.get(i as usize);
-        r.is_some_and(|r| (r.status & FLIPPED != 0) != flipped)
     }
 
     fn class(&self, i: u32, state: ConnState, reply: bool) -> ConnClass {
@@ -363,6 +450,8 @@ impl ConnTable {
             seen_reply: status & SEEN_REPLY != 0,
             assured: status & ASSURED != 0,
             confirmed: true,
+            snat: status & SNAT != 0,
+            dnat: status & DNAT != 0,
         }
     }
 
@@ -374,13 +463,20 @@ impl ConnTable {
             return;
         }
         r.status = 0;
-        if let Ok(e) = self
-            .index
-            .find_entry(self.hasher.hash_one(r.key), |j| *j == i)
-        {
-            e.remove();
+        let (key, translation) = (r.key, r.translation);
+        r.translation = NOT_TRANSLATED;
+        self.remove_entry(i, &key);
+        if let Some(by_reply) = self.forget_translation(translation) {
+            self.remove_entry(i | BY_REPLY, &by_reply);
         }
         self.free.push(i);
+    }
+
+    fn remove_entry(&mut self, entry: u32, key: &ConnKey) {
+        let hash = self.hasher.hash_one(key);
+        if let Ok(e) = self.index.find_entry(hash, |e| *e == entry) {
+            e.remove();
+        }
     }
 
     /// The number of the next record that is looked at.
@@ -431,6 +527,8 @@ impl ConnTable {
     pub fn flush(&mut self) {
         (self.records, self.free) = (Vec::new(), Vec::new());
         self.index.clear();
+        self.translations = Translations::default();
+        self.in_hand = InHand::default();
         self.sweep = 0;
     }
 
@@ -439,42 +537,10 @@ impl ConnTable {
         self.live(now).count()
     }
 
-    fn live(&self, now: u64) -> impl Iterator<Item = &Record> {
+    /// Those of them.
+    pub(super) fn live(&self, now: u64) -> impl Iterator<Item = &Record> {
         let all = self.records.iter();
         all.filter(move |r| r.status & USED != 0 && now < r.expires)
-    }
-
-    /// One line per connection that has not ended, sorted: what it is, its state, its status, seconds it has left.
-    pub fn text(&self, now: u64) -> String {
-        let mut all: Vec<&Record> = self.live(now).collect();
-        all.sort_by_key(|r| r.key);
-        let mut s = String::new();
-        for r in all {
-            let left = (r.expires - now).div_ceil(1000);
-            let _ = writeln!(s, "{} {left}", r.describe());
-        }
-        s
-    }
-
-    /// What is known of the connection with this number, for traces.
-    pub fn describe(&self, i: u32) -> Option<String> {
-        let r = self.records.get(i as usize)?;
-        (r.status & USED != 0).then(|| r.describe())
-    }
-}
-
-impl Record {
-    fn describe(&self) -> String {
-        let mut s = self.key.text(self.status & FLIPPED != 0).to_string();
-        if let More::Tcp(m) = &self.more {
-            let _ = write!(s, " {}", m.state.name());
-        }
-        for (bit, name) in [(SEEN_REPLY, "seen-reply"), (ASSURED, "assured")] {
-            if self.status & bit != 0 {
-                let _ = write!(s, " {name}");
-            }
-        }
-        s
     }
 }
 
@@ -485,26 +551,4 @@ fn stays(key: &ConnKey, settings: &Settings) -> u64 {
         58 => settings.icmp6,
         _ => settings.generic,
     }
-}
-
-impl State for ConnTable {
-    fn summary(&self) -> String {
-        let t = &self.totals;
-        let mut s = format!(
-            "{} entered, {} expired, {} evicted, {} ended, {} full",
-            t.entered, t.expired, t.evicted, t.ended, t.full
-        );
-        for (state, n) in STATES.iter().zip(t.packets) {
-            let _ = write!(s, ", {n} {}", state.name());
-        }
-        // in the order of records: it decides who gives way next
-        let _ = writeln!(s, "\nnext {}", self.sweep);
-        for (i, r) in self.records.iter().enumerate() {
-            if r.status & USED != 0 {
-                let _ = writeln!(s, "{i} {} until {} {:?}", r.describe(), r.expires, r.more);
-            }
-        }
-        s
-    }
-    state_any!(Scope::Partitioned(Partition::Flow));
 }

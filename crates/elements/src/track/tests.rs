@@ -3,7 +3,7 @@
 use super::class::{ConnClass, ConnState};
 use super::headers::{Seen, read};
 use super::settings::Settings;
-use super::table::{ConnTable, Found, millis};
+use super::table::{Confirmed, ConnTable, Found, millis};
 use crate::testing::cases;
 use onefold_element::NO_HINT;
 use onefold_packet::{Timestamp, checksum};
@@ -93,7 +93,8 @@ impl Rig {
     /// A packet through the tracker, and through a rule that lets everything pass.
     fn pass(&mut self, b: &[u8]) -> ConnClass {
         let c = self.look(b);
-        assert!(self.table.confirm(&read(b, true), self.now));
+        let confirmed = self.table.confirm(&read(b, true), self.now);
+        assert!(matches!(confirmed, Confirmed::Passes | Confirmed::Entered));
         c
     }
     /// A packet through the tracker, and dropped behind it.
@@ -368,7 +369,7 @@ fn connections_give_way_unless_they_are_assured() {
     r.pass(&of(4, false));
     let next = read(&of(5, false), true);
     assert_eq!(r.table.track(&next, r.now), Found::Full);
-    assert!(!r.table.confirm(&next, r.now));
+    assert_eq!(r.table.confirm(&next, r.now), Confirmed::Full);
     assert_eq!(r.table.totals.full, 2);
     // what has ended has no place
     r.now += 120_000;
@@ -437,7 +438,8 @@ proptest! {
                     };
                     c.ends = r.now + stays;
                     c.seen |= reply;
-                    ConnClass { state, reply, seen_reply: c.seen, assured: c.assured, confirmed: true }
+                    let known = ConnClass { reply, seen_reply: c.seen, assured: c.assured, ..ConnClass::without(state) };
+                    ConnClass { confirmed: true, ..known }
                 }
                 None if what == 2 => ConnClass::without(ConnState::Invalid),
                 None => {

@@ -1,15 +1,20 @@
 //! `iptables-save` and `ip6tables-save`.
 //!
-//! One chain of one table is taken, with all that it jumps to: FORWARD of the table filter unless told otherwise.
+//! What forwarded packets pass is taken: FORWARD of the table filter, PREROUTING and POSTROUTING of the table nat, and
+//! what lets packets pass or drops them in the tables raw, mangle and security, with all that they jump to; or one chain
+//! of one table, where one is named.
 //! Packets from port 0 to port 1 come in by the inside interface and go out by the outside one, the others the other
-//! way round. Chains that these packets do not pass are not looked at; rules in another table are refused, because they
-//! would be passed.
+//! way round. Chains that these packets do not pass are not looked at.
 
+mod nat;
 mod options;
+#[cfg(test)]
+mod tests;
 
 use super::chains::{ChainRule, Interfaces, Target, flatten};
-use super::rule::{RuleSet, Verdict, Way};
+use super::rule::{Hook, Rule, RuleSet, Stage, Verdict, Way};
 use super::terms::Family;
+use crate::kinds::connections::asks;
 use crate::rules::RulePlace;
 use options::Rules;
 use std::collections::{BTreeMap, HashMap};
@@ -37,10 +42,33 @@ struct Table<'a> {
     chains: HashMap<&'a str, Vec<Raw<'a>>>,
     /// Of built-in chains.
     policies: HashMap<&'a str, (&'a str, u32)>,
-    first_rule: Option<u32>,
+}
+
+impl Table<'_> {
+    /// Does a chain do anything: has it rules, or drops it all?
+    fn does(&self, chain: &str) -> bool {
+        let drops = self.policies.get(chain).is_some_and(|(p, _)| *p == "DROP");
+        drops || self.chains.get(chain).is_some_and(|c| !c.is_empty())
+    }
+    /// The first rule of a built-in chain that forwarded packets pass: the chain, the rule's line.
+    fn passed(&self) -> Option<(&str, u32)> {
+        let first = |c| Some((c, self.chains.get(c)?.first()?.line));
+        ["PREROUTING", "FORWARD", "POSTROUTING"]
+            .into_iter()
+            .find_map(first)
+    }
 }
 
 type Errors = Vec<(u32, String)>;
+
+/// Chains beside FORWARD of the table filter that forwarded packets pass, by table.
+const STAGES: [(&str, &str, Hook); 5] = [
+    ("raw", "PREROUTING", Hook::Raw),
+    ("mangle", "PREROUTING", Hook::Prerouting),
+    ("mangle", "FORWARD", Hook::Before),
+    ("mangle", "POSTROUTING", Hook::Behind),
+    ("security", "FORWARD", Hook::Behind),
+];
 
 /// Reads a file; errors are (line, message).
 pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
@@ -49,26 +77,117 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
     let (table, chain) = request.chain.map_or(("filter", "FORWARD"), |c| {
         c.split_once('/').unwrap_or(("filter", c))
     });
-    for (name, t) in &tables {
-        if let Some(line) = t.first_rule.filter(|_| *name != table) {
-            errors.push((
-                line,
-                format!("table '{name}' has rules; only those of '{table}' can be taken: remove the table from the file (address translation is the work of a nat function)"),
-            ));
-        }
-    }
-    let Some(t) = tables.get(table) else {
+    let whole = request.chain.is_none();
+    others(&tables, table, whole, &mut errors);
+    // what a file without it says is said by the other tables
+    let empty = Table::default();
+    let passed = whole && tables.values().any(|t| t.passed().is_some());
+    let Some(t) = tables.get(table).or(passed.then_some(&empty)) else {
         errors.push((1, format!("the file has no table '{table}'")));
         return Err(errors);
     };
     let policy = t.policies.get(chain).copied();
     let has_rules = t.chains.get(chain).is_some_and(|c| !c.is_empty());
-    if policy.is_none() && !has_rules {
+    if policy.is_none() && !has_rules && tables.contains_key(table) {
         errors.push((1, format!("table '{table}' has no chain '{chain}'")));
     }
-    if request.chain.is_none() && !has_rules {
+    if whole && !has_rules && !passed {
         errors.extend(used_instead(t));
     }
+    let mut told = Told::default();
+    let main = read_list(t, (table, chain), request, &mut told, &mut errors);
+    let mut stages = Vec::new();
+    for (table, chain, hook) in STAGES {
+        let Some(t) = tables.get(table).filter(|t| whole && t.does(chain)) else {
+            continue;
+        };
+        let l = read_list(t, (table, chain), request, &mut told, &mut errors);
+        stages.push(Stage {
+            hook,
+            rules: l.rules,
+            down: l.down,
+            default: l.default.unwrap_or(Verdict::Allow),
+            policy: l.policy,
+        });
+    }
+    let nat = match tables.get("nat").filter(|_| whole) {
+        Some(t) => nat::read(t, request, &mut errors),
+        None => None,
+    };
+    if !errors.is_empty() {
+        errors.dedup();
+        return Err(errors);
+    }
+    Ok(RuleSet {
+        down: main.down,
+        rules: main.rules,
+        default: main.default,
+        policy: Some(main.policy),
+        nat,
+        stages,
+        warnings: told.warnings(),
+    })
+}
+
+/// Tables that are not read, with rules that forwarded packets pass.
+fn others(tables: &BTreeMap<&str, Table<'_>>, table: &str, whole: bool, errors: &mut Errors) {
+    for (name, t) in tables {
+        let read =
+            *name == table || whole && matches!(*name, "nat" | "raw" | "mangle" | "security");
+        let Some((chain, line)) = t.passed().filter(|_| !read) else {
+            continue;
+        };
+        let text = match whole {
+            true => format!("table '{name}' is not known"),
+            false => format!(
+                "chain '{chain}' of table '{name}' has rules, which forwarded packets pass: remove them from the file, \
+                 or take it whole, without 'chain'"
+            ),
+        };
+        errors.push((line, text));
+    }
+}
+
+/// What is said once for all rules.
+#[derive(Default)]
+struct Told {
+    rejects: usize,
+    logs: usize,
+}
+
+impl Told {
+    fn warnings(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        if self.rejects > 0 {
+            all.push(format!(
+                "{} REJECT rules drop without an answer",
+                self.rejects
+            ));
+        }
+        if self.logs > 0 {
+            all.push(format!("{} rules that only log do nothing", self.logs));
+        }
+        all
+    }
+}
+
+/// A chain with all that it jumps to, for both ways.
+struct List {
+    rules: Vec<Rule>,
+    down: Option<Vec<Rule>>,
+    default: Option<Verdict>,
+    policy: (Arc<RulePlace>, Option<u32>),
+}
+
+/// Reads a chain; what is wrong with it is added to `errors`.
+fn read_list(
+    t: &Table<'_>,
+    (table, chain): (&str, &str),
+    request: &Request<'_>,
+    told: &mut Told,
+    errors: &mut Errors,
+) -> List {
+    let policy = t.policies.get(chain).copied();
     let default = match policy {
         Some(("ACCEPT", _)) | None => Some(Verdict::Allow),
         Some(("DROP", _)) => Some(Verdict::Deny),
@@ -84,19 +203,17 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
         interfaces: request.interfaces,
         rejects: 0,
         logs: 0,
-        errors,
+        nat: table == "nat",
+        errors: Errors::new(),
     };
     let chains = read_chains(&mut reader, t, table, chain);
-    let Rules {
-        rejects,
-        logs,
-        mut errors,
-        ..
-    } = reader;
-    if !errors.is_empty() {
-        return Err(errors);
-    }
+    told.rejects += reader.rejects;
+    told.logs += reader.logs;
+    // nothing to walk through: its rules were not understood, or the file says nothing of it
+    let none = !reader.errors.is_empty() || !chains.contains_key(chain);
+    errors.append(&mut reader.errors);
     let mut one = |way| match flatten(&chains, chain, way, request.interfaces) {
+        _ if none => Vec::new(),
         Ok(r) => r,
         Err(e) => {
             errors.push(e);
@@ -104,25 +221,18 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
         }
     };
     let (up, down) = (one(Way::Up), one(Way::Down));
-    if !errors.is_empty() {
-        errors.dedup();
-        return Err(errors);
-    }
-    let mut warnings = Vec::new();
-    if rejects > 0 {
-        warnings.push(format!("{rejects} REJECT rules drop without an answer"));
-    }
-    if logs > 0 {
-        warnings.push(format!("{logs} rules that only log do nothing"));
-    }
     let line = policy.map(|(_, line)| line);
-    Ok(RuleSet {
+    let asks = up.iter().chain(&down).find(|r| asks(&r.filter));
+    if let Some(r) = asks.filter(|_| table == "raw") {
+        let text = "a rule of table raw asks about connections, which are tracked behind it";
+        errors.push((r.line, text.into()));
+    }
+    List {
         down: (up != down).then_some(down),
         rules: up,
         default,
-        policy: Some((place(request.family, table, chain, 0), line)),
-        warnings,
-    })
+        policy: (place(request.family, table, chain, 0), line),
+    }
 }
 
 /// Chains that have rules where FORWARD has none.
@@ -223,243 +333,7 @@ fn read_tables<'a>(text: &'a str, errors: &mut Errors) -> BTreeMap<&'a str, Tabl
         };
         let rest = rest.trim_start();
         let (chain, text) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-        t.first_rule.get_or_insert(line);
         t.chains.entry(chain).or_default().push(Raw { text, line });
     }
     tables
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(text: &str, chain: Option<&str>) -> Result<RuleSet, Errors> {
-        let interfaces = Interfaces {
-            inside: Some("lan0".into()),
-            outside: Some("wan0".into()),
-        };
-        let request = Request {
-            family: Family::V4,
-            chain,
-            interfaces: &interfaces,
-        };
-        parse(text, &request)
-    }
-
-    fn lines(rules: &[super::super::rule::Rule]) -> Vec<String> {
-        rules
-            .iter()
-            .map(|r| format!("{}: {} {}", r.line, r.verdict.action(), r.filter))
-            .collect()
-    }
-
-    fn forward(rules: &str) -> Result<RuleSet, Errors> {
-        read(
-            &format!("*filter\n:FORWARD DROP [0:0]\n:own - [0:0]\n{rules}\nCOMMIT\n"),
-            None,
-        )
-    }
-
-    fn one(rule: &str) -> String {
-        let set = forward(&format!("-A FORWARD {rule} -j ACCEPT")).unwrap();
-        set.rules[0].filter.clone()
-    }
-
-    fn wrong(rule: &str) -> String {
-        let e = forward(&format!("-A FORWARD {rule}")).unwrap_err();
-        assert_eq!(e[0].0, 4);
-        e.into_iter().map(|e| e.1).collect::<Vec<_>>().join("; ")
-    }
-
-    #[test]
-    fn matches_become_expressions() {
-        let frag = "ip[6:2] & 8191 == 0";
-        assert_eq!(one(""), "all");
-        assert_eq!(
-            one("-s 10.0.0.0/8 ! -d 10.1.2.3/32 -p 47"),
-            "src net 10.0.0.0/8 && not dst host 10.1.2.3 && ip proto 47"
-        );
-        assert_eq!(one("-s ! 10.0.0.0/255.0.0.0"), "not src net 10.0.0.0/8");
-        assert_eq!(
-            one("-p tcp -m tcp --dport 80:90 --sport 1024:"),
-            format!("tcp && (dst port >= 80 && dst port <= 90) && src port >= 1024 && {frag}")
-        );
-        assert_eq!(
-            one("-p udp -m udp ! --dport domain"),
-            format!("udp && (dst port <= 52 or dst port >= 54) && {frag}")
-        );
-        assert_eq!(
-            one("-p tcp -m multiport --ports 1,2"),
-            format!(
-                "tcp && ((src port >= 1 && src port <= 2) or (dst port >= 1 && dst port <= 2)) && {frag}"
-            )
-        );
-        assert_eq!(
-            one("-p tcp -m tcp --tcp-flags SYN,ACK SYN"),
-            format!("tcp && (tcp[13:1] & 18 == 2) && {frag}")
-        );
-        assert_eq!(
-            one("-p tcp ! --syn"),
-            format!("tcp && not (tcp[13:1] & 23 == 2) && {frag}")
-        );
-        assert_eq!(
-            one("-p icmp -m icmp --icmp-type 3/4"),
-            format!("icmp && (icmp[0:1] == 3 && icmp[1:1] == 4) && {frag}")
-        );
-        assert_eq!(
-            one("-p icmp --icmp-type echo-request"),
-            format!("icmp && (icmp[0:1] == 8) && {frag}")
-        );
-        assert_eq!(one("-p tcp -m tcp"), format!("tcp && {frag}"));
-        assert_eq!(
-            one("-m conntrack --ctstate RELATED,ESTABLISHED"),
-            "ct state related,established"
-        );
-        assert_eq!(
-            one("-p tcp -m state ! --state NEW"),
-            "tcp && not ct state new"
-        );
-        assert_eq!(
-            one("-m conntrack --ctdir REPLY ! --ctstatus SEEN_REPLY"),
-            "ct direction reply && not ct state invalid,untracked && \
-             not ct status seen-reply && not ct state invalid,untracked"
-        );
-        assert_eq!(
-            one("-m conntrack --ctstate INVALID --ctdir REPLY"),
-            "(ct direction reply or ct state invalid,untracked) && ct state invalid"
-        );
-        assert_eq!(one("! -p tcp"), "not tcp");
-        assert_eq!(one("-f"), "(ip[6:2] & 8191 != 0)");
-        assert_eq!(
-            one("-m iprange --src-range 10.0.0.2-10.0.0.3"),
-            "src net 10.0.0.2/31"
-        );
-        assert_eq!(
-            one("-m ttl --ttl-lt 5 -m comment --comment \"a \\\"b\\\" c\""),
-            "(ip[8:1] < 5)"
-        );
-    }
-
-    #[test]
-    fn chains_directions_and_the_policy() {
-        let set = forward(
-            "-A FORWARD -i lan0 -j own\n-A FORWARD -i wan0 -o lan0 -p tcp -j REJECT --reject-with tcp-reset\n\
-             -A own -p udp -j RETURN\n-A own -j LOG --log-prefix \"x y\"\n[1:2] -A own -s 10.0.0.0/8 -j ACCEPT",
-        )
-        .unwrap();
-        assert_eq!(
-            lines(&set.rules),
-            ["8: allow not (udp) && src net 10.0.0.0/8"]
-        );
-        assert_eq!(lines(&set.down.unwrap()), ["5: deny tcp"]);
-        assert_eq!(set.default, Some(Verdict::Deny));
-        assert_eq!(
-            set.warnings,
-            [
-                "1 REJECT rules drop without an answer",
-                "1 rules that only log do nothing"
-            ]
-        );
-        // another chain, of another table
-        let text = "*mangle\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -p 89 -j DROP\nCOMMIT\n*filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n";
-        let set = read(text, Some("mangle/PREROUTING")).unwrap();
-        assert_eq!(
-            (lines(&set.rules), set.down),
-            (vec!["3: deny ip proto 89".to_string()], None)
-        );
-        assert_eq!(set.default, Some(Verdict::Allow));
-        let e = read(text, None).unwrap_err();
-        assert_eq!(e[0].0, 3);
-        assert!(e[0].1.starts_with("table 'mangle' has rules"));
-    }
-
-    #[test]
-    fn what_cannot_be_expressed_is_refused_by_name() {
-        assert_eq!(
-            wrong("-m conntrack --ctstate DNAT -j ACCEPT"),
-            "connection state 'DNAT': a firewall function translates no addresses"
-        );
-        assert_eq!(
-            wrong("-m conntrack --ctproto tcp -j ACCEPT"),
-            "option '--ctproto' is not supported; option 'tcp' is not supported"
-        );
-        assert_eq!(
-            wrong("-m state --state FOO -j ACCEPT"),
-            "connection state 'FOO' is not supported"
-        );
-        assert_eq!(
-            wrong("-m limit --limit 3/min -j ACCEPT"),
-            "match 'limit' is not supported"
-        );
-        assert_eq!(
-            wrong("-p tcp -j MARK --set-mark 1"),
-            "target 'MARK' is not supported"
-        );
-        assert_eq!(
-            wrong("--dport 80 -j ACCEPT"),
-            "'--dport' needs '-p tcp' or '-p udp' before it"
-        );
-        assert_eq!(
-            wrong("-s 1.2.3 -d x --foo -j ACCEPT"),
-            "'1.2.3' is no IPv4 address; 'x' is no IPv4 address; option '--foo' is not supported"
-        );
-        assert_eq!(wrong("-j nowhere"), "there is no chain 'nowhere'");
-        assert_eq!(wrong("-p xyz -j ACCEPT"), "protocol 'xyz'");
-        assert_eq!(
-            wrong("-p udp --syn -j ACCEPT"),
-            "'--syn' needs its protocol, given with '-p', before it"
-        );
-        assert_eq!(
-            wrong("-p tcp --dport 90:80 -j ACCEPT"),
-            "port range '90:80'"
-        );
-        let e = forward("-A FORWARD -j own\n-A own -g own").unwrap_err();
-        assert!(e[0].0 == 5 && e[0].1.contains("circle"), "{e:?}");
-        let none = Interfaces::default();
-        let r = Request {
-            family: Family::V4,
-            chain: None,
-            interfaces: &none,
-        };
-        let e = parse(
-            "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -i eth0 -j ACCEPT\n",
-            &r,
-        )
-        .unwrap_err();
-        assert!(
-            e[0].1.starts_with("the rule names interface 'eth0'"),
-            "{e:?}"
-        );
-        let e = read(
-            "*filter\n:FORWARD DROP [0:0]\n-A INPUT -p tcp -j DROP\n",
-            None,
-        )
-        .unwrap_err();
-        assert!(e[0].1.contains("INPUT has"), "{e:?}");
-        for bad in [
-            "-A FORWARD -j DROP",
-            "*filter\n:x\n",
-            "*filter\nfoo\n",
-            "*nat\n",
-            "*filter\n:own - [0:0]\n-A own -j DROP\n",
-        ] {
-            assert!(read(bad, Some("own")).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn ipv6() {
-        let none = Interfaces::default();
-        let r = Request {
-            family: Family::V6,
-            chain: Some("INPUT"),
-            interfaces: &none,
-        };
-        let text = "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -s fd00::/8 -p ipv6-icmp -m icmp6 --icmpv6-type 128 -j DROP\n";
-        let set = parse(text, &r).unwrap();
-        assert_eq!(
-            lines(&set.rules),
-            ["3: deny src net fd00::/8 && icmp6 && (icmp6[0:1] == 128) && not ip frag"]
-        );
-    }
 }

@@ -38,6 +38,8 @@ pub(super) struct Rules<'a> {
     /// How many reject, and how many only log.
     pub rejects: usize,
     pub logs: usize,
+    /// They are of table nat.
+    pub nat: bool,
     pub errors: Errors,
 }
 
@@ -164,6 +166,7 @@ impl Rules<'_> {
             "--ttl-eq" | "--ttl-lt" | "--ttl-gt" | "--hl-eq" | "--hl-lt" | "--hl-gt" => {
                 self.hop_limit(w, value(it, &mut not)?)?
             }
+            "--src-type" | "--dst-type" => self.address_type(&w[2..5], value(it, &mut not)?)?,
             "--icmp-type" | "--icmpv6-type" => {
                 let v = value(it, &mut not)?;
                 needs(d, self.family.icmp(), w)?;
@@ -204,7 +207,7 @@ impl Rules<'_> {
                 match value(it, &mut not)? {
                     "conntrack" | "state" => {}
                     "tcp" | "udp" | "icmp" | "icmp6" | "multiport" => d.transport = true,
-                    "comment" | "iprange" | "ttl" | "hl" => {}
+                    "comment" | "iprange" | "ttl" | "hl" | "addrtype" => {}
                     m => return Err(format!("match '{m}' is not supported")),
                 }
                 return Ok(());
@@ -269,6 +272,27 @@ impl Rules<'_> {
         Ok(())
     }
 
+    /// An address of the host itself, as its routes say.
+    fn address_type(&self, way: &str, v: &str) -> Result<String, String> {
+        if v != "LOCAL" {
+            return Err(format!(
+                "address type '{v}' is not supported; there is LOCAL"
+            ));
+        }
+        let own: Vec<_> = (self.interfaces.own.iter())
+            .filter(|a| a.is_ipv6() == (self.family == Family::V6))
+            .map(|a| format!("{way} host {a}"))
+            .collect();
+        match own.is_empty() {
+            true => Err(
+                "the rule asks for the router's own addresses: say them with \
+                         'addresses: { inside: 192.168.1.1/24, outside: 203.0.113.1/24 }'"
+                    .into(),
+            ),
+            false => Ok(format!("({})", own.join(" or "))),
+        }
+    }
+
     fn address_range(&self, way: &str, v: &str) -> Result<String, String> {
         let (a, b) = v.split_once('-').unwrap_or((v, v));
         let range = (self.family.address(a)?, self.family.address(b)?);
@@ -319,6 +343,9 @@ impl Rules<'_> {
         goto: bool,
         it: &mut impl Iterator<Item = &'b str>,
     ) -> Result<Target, String> {
+        if let Some(target) = super::nat::target(v, self.nat, it) {
+            return target;
+        }
         Ok(match v {
             _ if goto => Target::Goto(v.to_string()),
             "ACCEPT" => Target::Verdict(Verdict::Allow),
@@ -336,10 +363,10 @@ impl Rules<'_> {
                 Target::Nothing
             }
             // the targets of extensions are written in capitals; chains may be, too, but then they are in the file
-            "MARK" | "CONNMARK" | "NFQUEUE" | "QUEUE" | "SNAT" | "DNAT" | "MASQUERADE"
-            | "REDIRECT" | "TCPMSS" | "TOS" | "DSCP" | "TTL" | "HL" | "CT" | "NOTRACK" | "TEE"
-            | "TPROXY" | "SET" | "ULOG" | "CLASSIFY" | "SECMARK" | "CONNSECMARK" | "NETMAP"
-            | "CHECKSUM" | "AUDIT" | "TRACE" | "IDLETIMER" | "SYNPROXY" => {
+            "MARK" | "CONNMARK" | "NFQUEUE" | "QUEUE" | "TCPMSS" | "TOS" | "DSCP" | "TTL"
+            | "HL" | "CT" | "NOTRACK" | "TEE" | "TPROXY" | "SET" | "ULOG" | "CLASSIFY"
+            | "SECMARK" | "CONNSECMARK" | "CHECKSUM" | "AUDIT" | "TRACE" | "IDLETIMER"
+            | "SYNPROXY" => {
                 return Err(format!("target '{v}' is not supported"));
             }
             _ => Target::Jump(v.to_string()),
@@ -384,19 +411,27 @@ impl Rules<'_> {
 
 /// A test of a packet's connection: a list of values as `iptables` writes them, in the words of firewall rules.
 fn connection_test(key: &str, list: &str) -> Result<String, String> {
-    let mut values = Vec::new();
+    let (mut values, mut translated) = (Vec::new(), Vec::new());
     for v in list.split(',') {
         let name = v.to_lowercase().replace('_', "-");
+        // as states, these are of connections that are translated, whatever else they are
         if matches!(name.as_str(), "snat" | "dnat") {
-            return Err(format!(
-                "connection {key} '{v}': a firewall function translates no addresses"
-            ));
+            translated.push(name);
+            continue;
         }
         ConnTest::parse(key, &name)
             .map_err(|_| format!("connection {key} '{v}' is not supported"))?;
         values.push(name);
     }
-    Ok(format!("ct {key} {}", values.join(",")))
+    let plain = format!("ct {key} {}", values.join(","));
+    let translated = match translated.is_empty() {
+        true => return Ok(plain),
+        false => format!("ct status {}", translated.join(",")),
+    };
+    match values.is_empty() {
+        true => Ok(translated),
+        false => Ok(format!("({plain} or {translated})")),
+    }
 }
 
 fn negate(test: String, not: bool) -> String {

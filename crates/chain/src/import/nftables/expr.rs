@@ -20,6 +20,8 @@ pub struct Reader<'a> {
     pub rejects: usize,
     /// Log statements so far.
     pub logs: usize,
+    /// The rules are of a chain of type nat.
+    pub nat: bool,
 }
 
 /// A rule while its expressions are read.
@@ -73,6 +75,19 @@ impl Reader<'_> {
                 "accept" | "drop" | "reject" | "return" | "jump" | "goto" => {
                     self.rejects += usize::from(kind == "reject");
                     self.verdict(kind, v, table).map(|t| target = t)
+                }
+                "snat" | "dnat" | "masquerade" | "redirect" if self.nat => {
+                    match super::nat::target(kind, v, self.family) {
+                        Ok(Some(t)) => {
+                            target = Target::Nat(t);
+                            Ok(())
+                        }
+                        Ok(None) => {
+                            d.never = true;
+                            Ok(())
+                        }
+                        Err(e) => Err(e),
+                    }
                 }
                 "vmap" => self.states(v, table).map(|c| cases = Some(c)),
                 other => Err(format!("statement '{other}' is not supported")),

@@ -1,17 +1,19 @@
 //! `nft -j list ruleset`: nftables as JSON.
 //!
-//! The base chain at hook forward is taken (or the chain that was asked for), with all that it jumps to. Families `ip`
+//! The base chains at hook forward are taken, with those at hooks prerouting and postrouting (or the chain that was asked
+//! for, alone), and all that they jump to. Families `ip`
 //! and `inet` are read for IPv4 rules, `ip6` and `inet` for IPv6 rules. JSON has no lines: places are those of each
 //! rule's text in the file.
 
 mod expr;
+mod nat;
 mod set;
 #[cfg(test)]
 mod tests;
 
 use super::chains::{ChainRule, Target, flatten};
 use super::iptables::Request;
-use super::rule::{RuleSet, Verdict, Way};
+use super::rule::{Hook, RuleSet, Stage, Verdict, Way};
 use super::terms::Family;
 use crate::kinds::connections::asks;
 use crate::rules::RulePlace;
@@ -63,12 +65,15 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
     let found = Objects::sort(objects, &places, request.family, &mut errors);
     let rules = &found.rules;
     let start = choose(request, &found.bases, rules, &mut errors);
-    for (k, kind) in &found.others {
+    let nat_chains = found.nat.iter().map(|(k, _)| (k, "nat"));
+    let others = found.others.iter().map(|(k, kind)| (k, kind.as_str()));
+    let named = nat_chains.filter(|_| request.chain.is_some());
+    for (k, kind) in others.chain(named) {
         if rules.get(k).is_some_and(|r| !r.is_empty()) {
             let line = rules.get(k).and_then(|r| r.first()).map_or(1, |r| r.1);
             errors.push((
                 line,
-                format!("chain '{k}' of type '{kind}' has rules; only filter chains can be taken"),
+                format!("chain '{k}' of type '{kind}' has rules; only those of type filter and nat can be taken"),
             ));
         }
     }
@@ -81,11 +86,23 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
         sets: &found.sets,
         rejects: 0,
         logs: 0,
+        nat: false,
     };
     let chains = read_chains(&mut reader, &start, rules, &mut errors);
+    let stages = match request.chain {
+        None => read_stages(&mut reader, (&found, &start), request, &mut errors),
+        Some(_) => Vec::new(),
+    };
     let (rejects, logs) = (reader.rejects, reader.logs);
+    let nat = match request.chain {
+        None => nat::read(&mut reader, &found, request, &mut errors),
+        Some(_) => None,
+    };
     let mut tests = chains.values().flatten().flat_map(|r| &r.tests);
-    if tests.any(|t| asks(t)) {
+    let mut behind = stages
+        .iter()
+        .flat_map(|s| s.rules.iter().chain(s.down.iter().flatten()));
+    if nat.is_some() || tests.any(|t| asks(t)) || behind.any(|r| asks(&r.filter)) {
         errors.extend(found.untracked.iter().map(|(line, what)| {
             let text = format!("{what} is not supported where rules ask about connections");
             (*line, text)
@@ -125,18 +142,103 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
         rules: up,
         default: Some(default),
         policy: Some((Arc::new(of_chain), None)),
+        nat,
+        stages,
         warnings,
     })
+}
+
+/// The other chains of type filter that forwarded packets pass, in their order.
+fn read_stages(
+    reader: &mut expr::Reader<'_>,
+    (found, start): (&Objects<'_>, &str),
+    request: &Request<'_>,
+    errors: &mut Errors,
+) -> Vec<Stage> {
+    let Some(main) = found.bases.iter().find(|b| b.key == start) else {
+        return Vec::new();
+    };
+    let mut others: Vec<&Base> = (found.bases.iter())
+        .filter(|b| b.key != start && b.does(&found.rules))
+        .collect();
+    let hook = |b: &&Base| {
+        ["prerouting", "forward"]
+            .iter()
+            .position(|h| *h == b.hook)
+            .unwrap_or(2)
+    };
+    others.sort_by_key(|b| (hook(b), b.priority));
+    let mut out = Vec::new();
+    for b in others {
+        let rules = found.rules.get(&b.key);
+        let first = rules.and_then(|r| r.first());
+        let line = first.map_or(1, |r| r.1);
+        let hook = match place_of(b, main) {
+            Ok(Some(hook)) => hook,
+            Ok(None) => continue,
+            Err(why) => {
+                errors.push((line, why));
+                continue;
+            }
+        };
+        let before = errors.len();
+        let chains = read_chains(reader, &b.key, &found.rules, errors);
+        let mut one = |way| match flatten(&chains, &b.key, way, request.interfaces) {
+            _ if errors.len() > before => Vec::new(),
+            Ok(r) => r,
+            Err(e) => {
+                errors.push(e);
+                Vec::new()
+            }
+        };
+        let (up, down) = (one(Way::Up), one(Way::Down));
+        let asking = up.iter().chain(&down).find(|r| asks(&r.filter));
+        if let Some(r) = asking.filter(|_| hook == Hook::Raw) {
+            let text = "a rule asks about connections before they are tracked (priority -200)";
+            errors.push((r.line, text.into()));
+        }
+        let body = first.map_or(&Value::Null, |(b, _)| *b);
+        let policy = RulePlace {
+            handle: None,
+            ..RulePlace::clone(&place(&b.key, body, 0))
+        };
+        out.push(Stage {
+            hook,
+            down: (up != down).then_some(down),
+            rules: up,
+            default: b.policy,
+            policy: (Arc::new(policy), None),
+        });
+    }
+    out
+}
+
+/// A base chain of type filter.
+#[derive(Debug, Clone)]
+struct Base {
+    key: String,
+    policy: Verdict,
+    hook: String,
+    priority: i64,
+}
+
+impl Base {
+    /// Does it do anything: has it rules, or drops it all?
+    fn does(&self, rules: &HashMap<String, Vec<(&Value, u32)>>) -> bool {
+        self.policy == Verdict::Deny || rules.get(&self.key).is_some_and(|r| !r.is_empty())
+    }
 }
 
 /// What of a rule set concerns packets of a family.
 #[derive(Default)]
 struct Objects<'a> {
     sets: Sets<'a>,
-    /// Base chains of type filter: key, policy, whether at hook forward.
-    bases: Vec<(String, Verdict, bool)>,
+    /// Base chains of type filter.
+    bases: Vec<Base>,
     /// By chain, with their lines.
     rules: HashMap<String, Vec<(&'a Value, u32)>>,
+    /// Base chains of type nat, with their hooks.
+    nat: Vec<(String, String)>,
     /// Base chains of other types, with their type.
     others: Vec<(String, String)>,
     /// Statements that change how connections are tracked, and their lines.
@@ -176,7 +278,14 @@ impl<'a> Objects<'a> {
                             Verdict::Allow
                         };
                         if s("type") == "filter" {
-                            found.bases.push((k, policy, s("hook") == "forward"));
+                            found.bases.push(Base {
+                                key: k,
+                                policy,
+                                hook: s("hook").to_string(),
+                                priority: body.get("prio").and_then(Value::as_i64).unwrap_or(0),
+                            });
+                        } else if s("type") == "nat" {
+                            found.nat.push((k, s("hook").to_string()));
                         } else {
                             found.others.push((k, s("type").to_string()));
                         }
@@ -255,21 +364,22 @@ fn read_chains(
 /// The chain to start from and its policy.
 fn choose(
     request: &Request<'_>,
-    bases: &[(String, Verdict, bool)],
+    bases: &[Base],
     rules: &HashMap<String, Vec<(&Value, u32)>>,
     errors: &mut Errors,
 ) -> Option<(String, Verdict)> {
-    let names = |list: &[&(String, Verdict, bool)]| {
-        let v: Vec<&str> = list.iter().map(|b| b.0.as_str()).collect();
+    let names = |list: &[&Base]| {
+        let v: Vec<&str> = list.iter().map(|b| b.key.as_str()).collect();
         v.join(", ")
     };
+    let named = |b: &Base| Some((b.key.clone(), b.policy));
     if let Some(chain) = request.chain {
         let found: Vec<_> = bases
             .iter()
-            .filter(|b| b.0 == chain || b.0.split_once('/').is_some_and(|(_, n)| n == chain))
+            .filter(|b| b.key == chain || b.key.split_once('/').is_some_and(|(_, n)| n == chain))
             .collect();
         return match found.as_slice() {
-            [b] => Some((b.0.clone(), b.1)),
+            [b] => named(b),
             [] => {
                 let all: Vec<_> = bases.iter().collect();
                 errors.push((
@@ -293,15 +403,15 @@ fn choose(
             }
         };
     }
-    let forward: Vec<_> = bases.iter().filter(|b| b.2).collect();
-    let with_rules: Vec<_> = forward
-        .iter()
-        .copied()
-        .filter(|b| b.1 == Verdict::Deny || rules.get(&b.0).is_some_and(|r| !r.is_empty()))
-        .collect();
-    match (forward.as_slice(), with_rules.as_slice()) {
-        (_, [b]) | ([b], []) => Some((b.0.clone(), b.1)),
-        ([], _) => {
+    let forward: Vec<_> = bases.iter().filter(|b| b.hook == "forward").collect();
+    let does: Vec<_> = forward.iter().filter(|b| b.does(rules)).collect();
+    // of several, the one of priority `filter`, or the last one; the others are asked before it, or behind it
+    let usual = does.iter().find(|b| b.priority == 0);
+    let last = does.iter().rev().max_by_key(|b| b.priority);
+    match (usual.or(last), forward.as_slice()) {
+        (Some(b), _) => named(b),
+        (None, [b, ..]) => named(b),
+        (None, []) => {
             let all: Vec<_> = bases.iter().collect();
             errors.push((
                 1,
@@ -312,17 +422,31 @@ fn choose(
             ));
             None
         }
-        _ => {
-            errors.push((
-                1,
-                format!(
-                    "several base chains at hook forward: {}; say which one with 'chain'",
-                    names(&forward)
-                ),
-            ));
-            None
-        }
     }
+}
+
+/// Where a chain beside the one that packets are filtered by (`main`) is asked. `None`: packets do not come there.
+///
+/// # Errors
+/// It cannot be asked there.
+fn place_of(b: &Base, main: &Base) -> Result<Option<Hook>, String> {
+    // priorities of netfilter_ipv4.h: tracking -200, destinations -100, sources 100
+    Ok(Some(match b.hook.as_str() {
+        "prerouting" if b.priority < -200 => Hook::Raw,
+        "prerouting" if b.priority < -100 => Hook::Prerouting,
+        "prerouting" => Hook::Before,
+        // of one priority, the first one in the file is asked first
+        "forward" if b.priority <= main.priority => Hook::Before,
+        "forward" => Hook::Behind,
+        "postrouting" if b.priority < 100 => Hook::Behind,
+        "input" | "output" => return Ok(None),
+        hook => {
+            return Err(format!(
+                "chain '{}' at hook {hook} with priority {} has rules: it is not supported there",
+                b.key, b.priority
+            ));
+        }
+    }))
 }
 
 /// The line that each rule object begins in: that of its key `"rule"`, outside of strings' contents.

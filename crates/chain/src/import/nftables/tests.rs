@@ -12,6 +12,7 @@ fn request(family: Family, chain: Option<&'static str>) -> Request<'static> {
         interfaces: NAMES.get_or_init(|| Interfaces {
             inside: Some("lan0".into()),
             outside: Some("wan0".into()),
+            own: Vec::new(),
         }),
     }
 }
@@ -187,8 +188,8 @@ fn what_cannot_be_expressed_is_refused_by_name() {
         "'ct zone' is not supported; rules can ask for 'ct state', 'ct direction' and 'ct status'"
     );
     assert_eq!(
-        why(&ct("status", "\"dnat\"")),
-        "expected seen-reply, assured or confirmed behind 'ct status', found 'dnat'"
+        why(&ct("status", "\"dying\"")),
+        "expected seen-reply, assured, confirmed, snat or dnat behind 'ct status', found 'dying'"
     );
     assert_eq!(
         why(&format!(
@@ -278,6 +279,83 @@ fn connections() {
     assert!(
         e.iter()
             .any(|e| e.0 == 4 && e.1.contains("'notrack' is not supported")),
+        "{e:?}"
+    );
+}
+
+/// A file with base chains (name, hook, priority, policy) that have a rule each.
+fn chains(all: &[(&str, &str, i64, &str, &str)]) -> String {
+    let mut objects = Vec::new();
+    for (name, hook, priority, policy, expr) in all {
+        objects.push(format!(
+            "{{\"chain\": {{\"family\": \"ip\", \"table\": \"t\", \"name\": \"{name}\", \"type\": \"filter\", \
+             \"hook\": \"{hook}\", \"prio\": {priority}, \"policy\": \"{policy}\"}}}}"
+        ));
+        objects.push(format!(
+            "{{\"rule\": {{\"family\": \"ip\", \"table\": \"t\", \"chain\": \"{name}\", \"expr\": [{expr}, \
+             {{\"drop\": null}}]}}}}"
+        ));
+    }
+    format!("{{\"nftables\": [\n{}]}}", objects.join(",\n"))
+}
+
+/// All base chains that forwarded packets pass are asked, in the order of their hooks and priorities.
+#[test]
+fn other_chains_are_stages() {
+    let proto = |n: u8| m("==", "ip protocol", &n.to_string());
+    let (a, b, c, d, e, f) = (
+        proto(91),
+        proto(92),
+        proto(93),
+        proto(94),
+        proto(95),
+        proto(96),
+    );
+    let text = chains(&[
+        ("post", "postrouting", 0, "accept", &a),
+        ("filter", "forward", 0, "drop", &b),
+        ("late", "forward", 10, "accept", &c),
+        ("in", "input", 0, "drop", &a),
+        ("mangle", "prerouting", -150, "accept", &d),
+        ("early", "forward", -10, "accept", &e),
+        ("raw", "prerouting", -300, "accept", &f),
+    ]);
+    let set = parse(&text, &request(Family::V4, None)).unwrap();
+    assert_eq!(lines(&set.rules), ["5: deny ip proto 92"]);
+    assert_eq!(set.default, Some(Verdict::Deny));
+    let stages: Vec<_> = set
+        .stages
+        .iter()
+        .map(|s| (s.hook, lines(&s.rules)))
+        .collect();
+    let stage = |hook, text: &str| (hook, vec![text.to_string()]);
+    assert_eq!(
+        stages,
+        [
+            stage(Hook::Raw, "15: deny ip proto 96"),
+            stage(Hook::Prerouting, "11: deny ip proto 94"),
+            stage(Hook::Before, "13: deny ip proto 95"),
+            stage(Hook::Behind, "7: deny ip proto 93"),
+            stage(Hook::Behind, "3: deny ip proto 91"),
+        ]
+    );
+    // one that was asked for is alone
+    let set = parse(&text, &request(Family::V4, Some("late"))).unwrap();
+    assert!(set.stages.is_empty());
+    let refused = |all: &[(&str, &str, i64, &str, &str)]| {
+        let mut all = all.to_vec();
+        all.push(("filter", "forward", 0, "drop", &b));
+        parse(&chains(&all), &request(Family::V4, None)).unwrap_err()
+    };
+    let e = refused(&[("post", "postrouting", 300, "accept", &a)]);
+    assert!(
+        e[0].0 == 3 && e[0].1.contains("postrouting with priority 300"),
+        "{e:?}"
+    );
+    let new = "{\"match\": {\"op\": \"in\", \"left\": {\"ct\": {\"key\": \"state\"}}, \"right\": \"new\"}}";
+    let e = refused(&[("raw", "prerouting", -300, "accept", new)]);
+    assert!(
+        e[0].0 == 3 && e[0].1.contains("before they are tracked"),
         "{e:?}"
     );
 }

@@ -1,0 +1,126 @@
+//! Table nat: targets of `iptables-extensions(8)` that translate, as ranges of ConnDstNat and ConnSrcNat.
+
+use super::options::Rules;
+use super::{Errors, Request, Table, read_chains};
+use crate::import::chains::{Target, flatten_nat};
+use crate::import::nat::{NatRules, NatTarget};
+use crate::import::rule::Way;
+
+/// What a table nat says of forwarded packets; `None` if it says nothing. What is wrong is added to `errors`.
+pub(super) fn read(t: &Table<'_>, request: &Request<'_>, errors: &mut Errors) -> Option<NatRules> {
+    t.passed()?;
+    let mut reader = Rules {
+        family: request.family,
+        interfaces: request.interfaces,
+        rejects: 0,
+        logs: 0,
+        nat: true,
+        errors: Errors::new(),
+    };
+    let mut out = NatRules::default();
+    for (chain, to) in [("PREROUTING", &mut out.dst), ("POSTROUTING", &mut out.src)] {
+        let chains = read_chains(&mut reader, t, "nat", chain);
+        if !chains.contains_key(chain) || !reader.errors.is_empty() {
+            continue;
+        }
+        for (way, list) in [Way::Up, Way::Down].into_iter().zip(to) {
+            match flatten_nat(&chains, chain, way, request.interfaces) {
+                Ok(rules) => *list = rules,
+                Err(e) => errors.push(e),
+            }
+        }
+    }
+    if let Some((policy, line)) = (t.policies.values()).find(|(p, _)| *p == "DROP") {
+        errors.push((
+            *line,
+            format!("a chain of table nat with policy {policy}: nothing can be dropped there"),
+        ));
+    }
+    errors.append(&mut reader.errors);
+    Some(out)
+}
+
+const REDIRECTS: &str = "target 'REDIRECT' sends packets to programs of the router itself, of which a chain has none; \
+                         translate to the address of a server with DNAT";
+
+/// Reads a target that translates, with its options; `None` if it is none. `nat`: the rule is in table nat.
+pub(super) fn target<'b>(
+    name: &str,
+    nat: bool,
+    it: &mut impl Iterator<Item = &'b str>,
+) -> Option<Result<Target, String>> {
+    if !matches!(name, "SNAT" | "DNAT" | "MASQUERADE" | "NETMAP" | "REDIRECT") {
+        return None;
+    }
+    Some(match name {
+        _ if !nat => Err(format!("target '{name}' is for table nat")),
+        "REDIRECT" => Err(REDIRECTS.into()),
+        _ => options(name, it).map(Target::Nat),
+    })
+}
+
+fn options<'b>(name: &str, it: &mut impl Iterator<Item = &'b str>) -> Result<NatTarget, String> {
+    let (mut to, mut ports, mut words) = (None, None, String::new());
+    while let Some(w) = it.next() {
+        let mut value = || {
+            it.next()
+                .ok_or_else(|| format!("expected a value behind '{w}'"))
+        };
+        match (name, w) {
+            ("SNAT", "--to-source") | ("DNAT", "--to-destination") => to = Some(place(value()?)?),
+            ("NETMAP", "--to") => to = Some((prefix(value()?)?, None)),
+            ("MASQUERADE", "--to-ports") => ports = Some(value()?.to_string()),
+            ("SNAT" | "DNAT" | "MASQUERADE", "--random")
+            | ("SNAT" | "MASQUERADE", "--random-fully") => {
+                words.push_str(" random");
+            }
+            ("SNAT" | "DNAT", "--persistent") => words.push_str(" persistent"),
+            _ => return Err(format!("option '{w}' of target '{name}' is not supported")),
+        }
+    }
+    if name == "MASQUERADE" {
+        let text = format!("{}{words}", ports.unwrap_or_default());
+        return Ok(NatTarget::Masquerade(text.trim().to_string()));
+    }
+    let (addresses, ports) = to.ok_or_else(|| format!("target '{name}' without an address"))?;
+    let ports = ports.map_or(String::new(), |p| format!(" {p}"));
+    Ok(NatTarget::Range(format!("{addresses}{ports}{words}")))
+}
+
+/// A network, with the length of its prefix or a mask in the place of it.
+fn prefix(v: &str) -> Result<String, String> {
+    let (a, len) = v.split_once('/').unwrap_or((v, "32"));
+    let len = match len.parse::<std::net::Ipv4Addr>() {
+        Ok(mask) if u32::from(mask).leading_ones() == u32::from(mask).count_ones() => {
+            u32::from(mask).leading_ones().to_string()
+        }
+        Ok(_) => return Err(format!("'{v}': the mask is no prefix")),
+        Err(_) => len.to_string(),
+    };
+    Ok(format!("{a}/{len}"))
+}
+
+/// `ADDRESS[-ADDRESS][:PORT[-PORT[/BASE]]]`, IPv6 addresses in brackets where ports follow: addresses and ports as
+/// ranges have them.
+fn place(v: &str) -> Result<(String, Option<String>), String> {
+    let (addresses, ports) = match v.strip_prefix('[') {
+        Some(rest) => {
+            let (a, after) = (rest.split_once(']')).ok_or_else(|| format!("'{v}': no ']'"))?;
+            (a, after.strip_prefix(':'))
+        }
+        None if v.matches(':').count() > 1 => (v, None),
+        None => match v.split_once(':') {
+            Some((a, p)) => (a, Some(p)),
+            None => (v, None),
+        },
+    };
+    let addresses = match addresses.is_empty() {
+        true => "-".to_string(),
+        false => addresses.replace(['[', ']'], ""),
+    };
+    let ports = ports.map(|p| match p.split_once('/') {
+        Some((ports, base)) => format!("{ports} offset {base}"),
+        None => p.to_string(),
+    });
+    Ok((addresses, ports))
+}

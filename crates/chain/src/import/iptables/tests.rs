@@ -1,0 +1,390 @@
+//! The reader of `iptables-save`, rule by rule and file by file.
+
+use super::*;
+
+fn read(text: &str, chain: Option<&str>) -> Result<RuleSet, Errors> {
+    let interfaces = Interfaces {
+        inside: Some("lan0".into()),
+        outside: Some("wan0".into()),
+        own: vec!["203.0.113.1".parse().unwrap()],
+    };
+    let request = Request {
+        family: Family::V4,
+        chain,
+        interfaces: &interfaces,
+    };
+    parse(text, &request)
+}
+
+fn lines(rules: &[super::super::rule::Rule]) -> Vec<String> {
+    rules
+        .iter()
+        .map(|r| format!("{}: {} {}", r.line, r.verdict.action(), r.filter))
+        .collect()
+}
+
+fn forward(rules: &str) -> Result<RuleSet, Errors> {
+    read(
+        &format!("*filter\n:FORWARD DROP [0:0]\n:own - [0:0]\n{rules}\nCOMMIT\n"),
+        None,
+    )
+}
+
+fn one(rule: &str) -> String {
+    let set = forward(&format!("-A FORWARD {rule} -j ACCEPT")).unwrap();
+    set.rules[0].filter.clone()
+}
+
+fn wrong(rule: &str) -> String {
+    let e = forward(&format!("-A FORWARD {rule}")).unwrap_err();
+    assert_eq!(e[0].0, 4);
+    e.into_iter().map(|e| e.1).collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn matches_become_expressions() {
+    let frag = "ip[6:2] & 8191 == 0";
+    assert_eq!(one(""), "all");
+    assert_eq!(
+        one("-s 10.0.0.0/8 ! -d 10.1.2.3/32 -p 47"),
+        "src net 10.0.0.0/8 && not dst host 10.1.2.3 && ip proto 47"
+    );
+    assert_eq!(one("-s ! 10.0.0.0/255.0.0.0"), "not src net 10.0.0.0/8");
+    assert_eq!(
+        one("-p tcp -m tcp --dport 80:90 --sport 1024:"),
+        format!("tcp && (dst port >= 80 && dst port <= 90) && src port >= 1024 && {frag}")
+    );
+    assert_eq!(
+        one("-p udp -m udp ! --dport domain"),
+        format!("udp && (dst port <= 52 or dst port >= 54) && {frag}")
+    );
+    assert_eq!(
+        one("-p tcp -m multiport --ports 1,2"),
+        format!(
+            "tcp && ((src port >= 1 && src port <= 2) or (dst port >= 1 && dst port <= 2)) && {frag}"
+        )
+    );
+    assert_eq!(
+        one("-p tcp -m tcp --tcp-flags SYN,ACK SYN"),
+        format!("tcp && (tcp[13:1] & 18 == 2) && {frag}")
+    );
+    assert_eq!(
+        one("-p tcp ! --syn"),
+        format!("tcp && not (tcp[13:1] & 23 == 2) && {frag}")
+    );
+    assert_eq!(
+        one("-p icmp -m icmp --icmp-type 3/4"),
+        format!("icmp && (icmp[0:1] == 3 && icmp[1:1] == 4) && {frag}")
+    );
+    assert_eq!(
+        one("-p icmp --icmp-type echo-request"),
+        format!("icmp && (icmp[0:1] == 8) && {frag}")
+    );
+    assert_eq!(one("-p tcp -m tcp"), format!("tcp && {frag}"));
+    assert_eq!(
+        one("-m conntrack --ctstate RELATED,ESTABLISHED"),
+        "ct state related,established"
+    );
+    assert_eq!(
+        one("-p tcp -m state ! --state NEW"),
+        "tcp && not ct state new"
+    );
+    assert_eq!(
+        one("-m conntrack --ctdir REPLY ! --ctstatus SEEN_REPLY"),
+        "ct direction reply && not ct state invalid,untracked && \
+         not ct status seen-reply && not ct state invalid,untracked"
+    );
+    assert_eq!(
+        one("-m conntrack --ctstate INVALID --ctdir REPLY"),
+        "(ct direction reply or ct state invalid,untracked) && ct state invalid"
+    );
+    assert_eq!(one("! -p tcp"), "not tcp");
+    assert_eq!(one("-f"), "(ip[6:2] & 8191 != 0)");
+    assert_eq!(
+        one("-m iprange --src-range 10.0.0.2-10.0.0.3"),
+        "src net 10.0.0.2/31"
+    );
+    assert_eq!(
+        one("-m ttl --ttl-lt 5 -m comment --comment \"a \\\"b\\\" c\""),
+        "(ip[8:1] < 5)"
+    );
+}
+
+#[test]
+fn chains_directions_and_the_policy() {
+    let set = forward(
+        "-A FORWARD -i lan0 -j own\n-A FORWARD -i wan0 -o lan0 -p tcp -j REJECT --reject-with tcp-reset\n\
+         -A own -p udp -j RETURN\n-A own -j LOG --log-prefix \"x y\"\n[1:2] -A own -s 10.0.0.0/8 -j ACCEPT",
+    )
+    .unwrap();
+    assert_eq!(
+        lines(&set.rules),
+        ["8: allow not (udp) && src net 10.0.0.0/8"]
+    );
+    assert_eq!(lines(&set.down.unwrap()), ["5: deny tcp"]);
+    assert_eq!(set.default, Some(Verdict::Deny));
+    assert_eq!(
+        set.warnings,
+        [
+            "1 REJECT rules drop without an answer",
+            "1 rules that only log do nothing"
+        ]
+    );
+    // another chain, of another table
+    let text = "*mangle\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -p 89 -j DROP\nCOMMIT\n*filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n";
+    let set = read(text, Some("mangle/PREROUTING")).unwrap();
+    assert_eq!(
+        (lines(&set.rules), set.down),
+        (vec!["3: deny ip proto 89".to_string()], None)
+    );
+    assert_eq!(set.default, Some(Verdict::Allow));
+}
+
+/// Tables raw, mangle and security, where their rules let packets pass or drop them.
+#[test]
+fn other_tables_are_stages() {
+    let file = |raw: &str, mangle: &str| {
+        let text = format!(
+            "*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING {raw}\nCOMMIT\n*mangle\n:PREROUTING ACCEPT [0:0]\n\
+             :FORWARD ACCEPT [0:0]\n:POSTROUTING DROP [0:0]\n-A FORWARD {mangle}\nCOMMIT\n\
+             *filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n"
+        );
+        read(&text, None)
+    };
+    let set = file(
+        "-d 10.0.0.1 ! -i lan0 -j DROP",
+        "-m state --state INVALID -j DROP",
+    )
+    .unwrap();
+    let what: Vec<_> = (set.stages.iter())
+        .map(|s| {
+            (
+                s.hook,
+                lines(&s.rules),
+                s.down.as_deref().map(lines),
+                s.default,
+            )
+        })
+        .collect();
+    let dropped = vec!["3: deny dst host 10.0.0.1".to_string()];
+    let invalid = vec!["9: deny ct state invalid".to_string()];
+    assert_eq!(
+        what,
+        [
+            (Hook::Raw, vec![], Some(dropped), Verdict::Allow),
+            (Hook::Before, invalid, None, Verdict::Allow),
+            (Hook::Behind, vec![], None, Verdict::Deny),
+        ]
+    );
+    assert_eq!(set.stages[2].policy.1, Some(8));
+    assert_eq!(set.stages[2].policy.0.table, "mangle");
+    let e = file("-m state --state NEW -j DROP", "-j ACCEPT").unwrap_err();
+    assert!(e[0].0 == 3 && e[0].1.contains("table raw asks"), "{e:?}");
+    let e = file("-j ACCEPT", "-p tcp -j TCPMSS --clamp-mss-to-pmtu").unwrap_err();
+    assert!(e[0].0 == 9 && e[0].1.contains("TCPMSS"), "{e:?}");
+    // without a table filter nothing is filtered
+    let set = read("*mangle\n-A FORWARD -p 89 -j DROP\nCOMMIT\n", None).unwrap();
+    assert_eq!((set.rules.len(), set.stages.len()), (0, 1));
+    assert_eq!(set.default, Some(Verdict::Allow));
+    let e = read("*weird\n-A FORWARD -j DROP\nCOMMIT\n", None).unwrap_err();
+    assert_eq!(e[0], (2, "table 'weird' is not known".into()));
+}
+
+const ROUTER: &str = "*raw
+:PREROUTING ACCEPT [0:0]
+:OUTPUT ACCEPT [0:0]
+-A OUTPUT -p udp -j MARK --set-mark 1
+COMMIT
+*nat
+:PREROUTING ACCEPT [0:0]
+:POSTROUTING ACCEPT [0:0]
+:DOCKER - [0:0]
+-A PREROUTING -m addrtype --dst-type LOCAL -j DOCKER
+-A PREROUTING -i wan0 -p tcp --dport 1000:1010 -j DNAT --to-destination 10.0.0.9:2000-2010/1000
+-A POSTROUTING -s 10.9.0.0/16 -j ACCEPT
+-A POSTROUTING -s 10.0.0.0/8 -o wan0 -j MASQUERADE --random
+-A POSTROUTING -o lan0 -j NETMAP --to 192.168.0.0/255.255.0.0
+-A DOCKER -i lan0 -j RETURN
+-A DOCKER ! -i lan0 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.0.0.2:8080
+COMMIT
+*filter
+:FORWARD DROP [0:0]
+-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j ACCEPT
+COMMIT
+";
+
+#[test]
+fn table_nat_is_read_beside_table_filter() {
+    let set = read(ROUTER, None).unwrap();
+    assert_eq!(
+        lines(&set.rules),
+        ["20: allow (ct state related,established or ct status dnat)"]
+    );
+    let nat = set.nat.unwrap();
+    let texts = |rules: &[crate::import::nat::NatRule]| -> Vec<String> {
+        let own = Some("203.0.113.1".parse().unwrap());
+        let one = |r: &crate::import::nat::NatRule| {
+            let range = r.target.range(own).unwrap().unwrap_or("stays".into());
+            let chain = r.place.as_ref().map_or("", |p| &p.chain);
+            format!("{} {chain}: {} -> {range}", r.line, r.filter)
+        };
+        rules.iter().map(one).collect()
+    };
+    let frag = "ip[6:2] & 8191 == 0";
+    let masquerades = "13 POSTROUTING: src net 10.0.0.0/8 -> 203.0.113.1 random";
+    let stays = "12 POSTROUTING: src net 10.9.0.0/16 -> stays";
+    let (dst, src) = nat.of(Way::Up);
+    assert_eq!(texts(dst), [""; 0]);
+    assert_eq!(texts(src), [stays, masquerades]);
+    let (dst, src) = nat.of(Way::Down);
+    let docker = format!(
+        "16 DOCKER: (dst host 203.0.113.1) && tcp && dst port 80 && {frag} -> 10.0.0.2 8080"
+    );
+    let forward = format!(
+        "11 PREROUTING: tcp && (dst port >= 1000 && dst port <= 1010) && {frag} \
+         -> 10.0.0.9 2000-2010 offset 1000"
+    );
+    assert_eq!(texts(dst), [docker, forward]);
+    assert_eq!(texts(src), [stays, "14 POSTROUTING: all -> 192.168.0.0/16"]);
+    let masquerade = &nat.of(Way::Up).1[1].target;
+    assert!(masquerade.range(None).unwrap_err().contains("addresses"));
+    // one chain, and nothing else
+    let e = read(ROUTER, Some("nat/POSTROUTING")).unwrap_err();
+    assert_eq!(e[0].0, 20);
+    assert!(
+        e[0].1
+            .starts_with("chain 'FORWARD' of table 'filter' has rules")
+    );
+    let alone = ROUTER.split("*filter").next().unwrap();
+    let e = read(alone, Some("nat/POSTROUTING")).unwrap_err();
+    assert_eq!(e[0].0, 13);
+    assert!(
+        e[0].1
+            .starts_with("the rule translates addresses: without 'chain'")
+    );
+}
+
+#[test]
+fn what_table_nat_cannot_do() {
+    let nat = |rule: &str| {
+        let text = format!(
+            "*nat\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING {rule}\nCOMMIT\n*filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n"
+        );
+        read(&text, None).unwrap_err().remove(0)
+    };
+    assert!(
+        nat("-p tcp -j REDIRECT --to-ports 80")
+            .1
+            .starts_with("target 'REDIRECT' sends packets to programs")
+    );
+    assert_eq!(
+        nat("-j DNAT"),
+        (3, "target 'DNAT' without an address".into())
+    );
+    assert_eq!(
+        nat("-j SNAT --to-source 1.2.3.4 --foo").1,
+        "option '--foo' of target 'SNAT' is not supported"
+    );
+    assert_eq!(
+        nat("-j DROP"),
+        (3, "table nat translates; it drops nothing".into())
+    );
+    assert_eq!(
+        nat("-j NETMAP --to 10.0.0.0/255.0.255.0").1,
+        "'10.0.0.0/255.0.255.0': the mask is no prefix"
+    );
+    assert_eq!(
+        nat("-m addrtype --dst-type BROADCAST -j ACCEPT").1,
+        "address type 'BROADCAST' is not supported; there is LOCAL"
+    );
+}
+
+#[test]
+fn what_cannot_be_expressed_is_refused_by_name() {
+    assert_eq!(
+        wrong("-j DNAT --to-destination 10.0.0.1"),
+        "target 'DNAT' is for table nat"
+    );
+    assert_eq!(
+        wrong("-m conntrack --ctproto tcp -j ACCEPT"),
+        "option '--ctproto' is not supported; option 'tcp' is not supported"
+    );
+    assert_eq!(
+        wrong("-m state --state FOO -j ACCEPT"),
+        "connection state 'FOO' is not supported"
+    );
+    assert_eq!(
+        wrong("-m limit --limit 3/min -j ACCEPT"),
+        "match 'limit' is not supported"
+    );
+    assert_eq!(
+        wrong("-p tcp -j MARK --set-mark 1"),
+        "target 'MARK' is not supported"
+    );
+    assert_eq!(
+        wrong("--dport 80 -j ACCEPT"),
+        "'--dport' needs '-p tcp' or '-p udp' before it"
+    );
+    assert_eq!(
+        wrong("-s 1.2.3 -d x --foo -j ACCEPT"),
+        "'1.2.3' is no IPv4 address; 'x' is no IPv4 address; option '--foo' is not supported"
+    );
+    assert_eq!(wrong("-j nowhere"), "there is no chain 'nowhere'");
+    assert_eq!(wrong("-p xyz -j ACCEPT"), "protocol 'xyz'");
+    assert_eq!(
+        wrong("-p udp --syn -j ACCEPT"),
+        "'--syn' needs its protocol, given with '-p', before it"
+    );
+    assert_eq!(
+        wrong("-p tcp --dport 90:80 -j ACCEPT"),
+        "port range '90:80'"
+    );
+    let e = forward("-A FORWARD -j own\n-A own -g own").unwrap_err();
+    assert!(e[0].0 == 5 && e[0].1.contains("circle"), "{e:?}");
+    let none = Interfaces::default();
+    let r = Request {
+        family: Family::V4,
+        chain: None,
+        interfaces: &none,
+    };
+    let e = parse(
+        "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -i eth0 -j ACCEPT\n",
+        &r,
+    )
+    .unwrap_err();
+    assert!(
+        e[0].1.starts_with("the rule names interface 'eth0'"),
+        "{e:?}"
+    );
+    let e = read(
+        "*filter\n:FORWARD DROP [0:0]\n-A INPUT -p tcp -j DROP\n",
+        None,
+    )
+    .unwrap_err();
+    assert!(e[0].1.contains("INPUT has"), "{e:?}");
+    for bad in [
+        "-A FORWARD -j DROP",
+        "*filter\n:x\n",
+        "*filter\nfoo\n",
+        "*nat\n",
+        "*filter\n:own - [0:0]\n-A own -j DROP\n",
+    ] {
+        assert!(read(bad, Some("own")).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn ipv6() {
+    let none = Interfaces::default();
+    let r = Request {
+        family: Family::V6,
+        chain: Some("INPUT"),
+        interfaces: &none,
+    };
+    let text = "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -s fd00::/8 -p ipv6-icmp -m icmp6 --icmpv6-type 128 -j DROP\n";
+    let set = parse(text, &r).unwrap();
+    assert_eq!(
+        lines(&set.rules),
+        ["3: deny src net fd00::/8 && icmp6 && (icmp6[0:1] == 128) && not ip frag"]
+    );
+}

@@ -1,0 +1,66 @@
+//! Rules of tables nat: what the ends of connections become.
+
+use super::rule::Way;
+use crate::rules::RulePlace;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// What a rule makes of the source or the destination of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NatTarget {
+    /// It stays as it is.
+    Stays,
+    /// One of these, as ConnDstNat and ConnSrcNat have it.
+    Range(String),
+    /// The address of the port that the packet leaves at; ports and options as ConnSrcNat has them.
+    Masquerade(String),
+}
+
+impl NatTarget {
+    /// A range's text; `own`: the address of the port that the packet leaves at. `None`: nothing is translated.
+    ///
+    /// # Errors
+    /// The address is not known.
+    pub fn range(&self, own: Option<IpAddr>) -> Result<Option<String>, String> {
+        match (self, own) {
+            (NatTarget::Stays, _) => Ok(None),
+            (NatTarget::Range(r), _) => Ok(Some(r.clone())),
+            (NatTarget::Masquerade(options), Some(a)) => {
+                Ok(Some(format!("{a} {options}").trim_end().to_string()))
+            }
+            (NatTarget::Masquerade(_), None) => Err(
+                "the address of the port is not known: say it with 'addresses: { outside: 203.0.113.1/24 }'".into(),
+            ),
+        }
+    }
+}
+
+/// A rule: the first one that takes a connection's first packet decides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NatRule {
+    /// What becomes of it.
+    pub target: NatTarget,
+    /// Which packets.
+    pub filter: String,
+    /// Line of the file, from 1.
+    pub line: u32,
+    /// Where it is.
+    pub place: Option<Arc<RulePlace>>,
+}
+
+/// What a table nat says of forwarded packets.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NatRules {
+    /// Of destinations (PREROUTING), for packets from port 0 and for those from port 1.
+    pub dst: [Vec<NatRule>; 2],
+    /// Of sources (POSTROUTING).
+    pub src: [Vec<NatRule>; 2],
+}
+
+impl NatRules {
+    /// Both lists of one way: destinations, sources.
+    pub fn of(&self, way: Way) -> (&[NatRule], &[NatRule]) {
+        let i = usize::from(way == Way::Down);
+        (&self.dst[i], &self.src[i])
+    }
+}

@@ -1,0 +1,222 @@
+//! Chains of type nat: statements that translate, as ranges of ConnDstNat and ConnSrcNat.
+
+use super::expr::Reader;
+use super::{Errors, Objects, read_chains};
+use crate::import::chains::flatten_nat;
+use crate::import::iptables::Request;
+use crate::import::nat::{NatRules, NatTarget};
+use crate::import::rule::Way;
+use crate::import::terms::Family;
+use serde_json::Value;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// What chains of type nat say of forwarded packets; `None` if they say nothing. What is wrong is added to `errors`.
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    found: &Objects<'_>,
+    request: &Request<'_>,
+    errors: &mut Errors,
+) -> Option<NatRules> {
+    let mut out = NatRules::default();
+    let mut any = false;
+    reader.nat = true;
+    for (hook, to) in [("prerouting", &mut out.dst), ("postrouting", &mut out.src)] {
+        let has_rules = |k: &str| found.rules.get(k).is_some_and(|r| !r.is_empty());
+        let mut here = (found.nat.iter()).filter(|(k, h)| h == hook && has_rules(k));
+        let Some((start, _)) = here.next() else {
+            continue;
+        };
+        any = true;
+        if let Some((other, _)) = here.next() {
+            let line = found
+                .rules
+                .get(other)
+                .and_then(|r| r.first())
+                .map_or(1, |r| r.1);
+            let text = format!(
+                "chains '{start}' and '{other}' of type nat are both at hook {hook}; there can be one"
+            );
+            errors.push((line, text));
+            continue;
+        }
+        let chains = read_chains(reader, start, &found.rules, errors);
+        for (way, list) in [Way::Up, Way::Down].into_iter().zip(to) {
+            match flatten_nat(&chains, start, way, request.interfaces) {
+                Ok(rules) => *list = rules,
+                Err(e) => errors.push(e),
+            }
+        }
+    }
+    reader.nat = false;
+    any.then_some(out)
+}
+
+/// A statement that translates; `None`: addresses of the other family.
+pub(super) fn target(kind: &str, v: &Value, family: Family) -> Result<Option<NatTarget>, String> {
+    if kind == "redirect" {
+        return Err("statement 'redirect' sends packets to programs of the router itself, of which a chain has none; \
+                    translate to the address of a server with dnat"
+            .into());
+    }
+    let ours = match family {
+        Family::V4 => "ip",
+        Family::V6 => "ip6",
+    };
+    let other = v.get("family").and_then(Value::as_str);
+    if other.is_some_and(|f| f != ours) {
+        return Ok(None);
+    }
+    let mut text = String::new();
+    if let Some(port) = v.get("port") {
+        text.push_str(&ports(port).ok_or_else(|| wrong(kind, "port", port))?);
+    }
+    let flags = flags(v.get("flags"));
+    // without it, a network is the range of its addresses
+    let whole = !flags.contains(&"netmap");
+    for flag in flags {
+        match flag {
+            "netmap" => {}
+            "random" | "fully-random" => text.push_str(" random"),
+            "persistent" => text.push_str(" persistent"),
+            _ => {
+                return Err(format!(
+                    "flag '{flag}' of statement '{kind}' is not supported"
+                ));
+            }
+        }
+    }
+    let text = text.trim();
+    if kind == "masquerade" {
+        return Ok(Some(NatTarget::Masquerade(text.to_string())));
+    }
+    let to = match v.get("addr") {
+        None => "-".to_string(),
+        Some(a) => addresses(a, whole).ok_or_else(|| wrong(kind, "address", a))?,
+    };
+    Ok(Some(NatTarget::Range(
+        format!("{to} {text}").trim_end().to_string(),
+    )))
+}
+
+fn wrong(kind: &str, what: &str, v: &Value) -> String {
+    let how = match v.as_object().and_then(|m| m.keys().next()) {
+        Some(k) => format!("by '{k}'"),
+        None => v.to_string(),
+    };
+    format!("statement '{kind}' with its {what} {how} is not supported")
+}
+
+/// One flag, or a list of them.
+fn flags(v: Option<&Value>) -> Vec<&str> {
+    match v {
+        Some(Value::String(s)) => vec![s.as_str()],
+        Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// `80`, `{"range": [80, 90]}`.
+fn ports(v: &Value) -> Option<String> {
+    match v.get("range").and_then(Value::as_array).map(Vec::as_slice) {
+        Some([lo, hi]) => Some(format!("{}-{}", lo.as_u64()?, hi.as_u64()?)),
+        Some(_) => None,
+        None => Some(v.as_u64()?.to_string()),
+    }
+}
+
+/// `"10.0.0.1"`, `{"range": ["10.0.0.1", "10.0.0.9"]}`, `{"prefix": {"addr": "10.0.0.0", "len": 24}}`. `whole`: of a
+/// network, any of its addresses; else the first bits are the network's, and the others stay.
+fn addresses(v: &Value, whole: bool) -> Option<String> {
+    if let Some(p) = v.get("prefix") {
+        let (addr, len) = (p.get("addr")?.as_str()?, p.get("len")?.as_u64()?);
+        return match whole {
+            true => range_of(addr.parse().ok()?, u32::try_from(len).ok()?),
+            false => Some(format!("{addr}/{len}")),
+        };
+    }
+    match v.get("range").and_then(Value::as_array).map(Vec::as_slice) {
+        Some([lo, hi]) => Some(format!("{}-{}", lo.as_str()?, hi.as_str()?)),
+        Some(_) => None,
+        None => v.as_str().map(String::from),
+    }
+}
+
+/// First and last address of a network.
+fn range_of(a: IpAddr, len: u32) -> Option<String> {
+    match a {
+        IpAddr::V4(a) if len <= 32 => {
+            let hosts = u32::MAX.checked_shr(len).unwrap_or(0);
+            let a = u32::from(a);
+            let (lo, hi) = (Ipv4Addr::from(a & !hosts), Ipv4Addr::from(a | hosts));
+            Some(format!("{lo}-{hi}"))
+        }
+        IpAddr::V6(a) if len <= 128 => {
+            let hosts = u128::MAX.checked_shr(len).unwrap_or(0);
+            let a = u128::from(a);
+            let (lo, hi) = (Ipv6Addr::from(a & !hosts), Ipv6Addr::from(a | hosts));
+            Some(format!("{lo}-{hi}"))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_become_ranges() {
+        let of = |kind: &str, text: &str| {
+            let v: Value = serde_json::from_str(text).unwrap();
+            target(kind, &v, Family::V4)
+        };
+        let range = |kind: &str, text: &str| match of(kind, text) {
+            Ok(Some(NatTarget::Range(r) | NatTarget::Masquerade(r))) => r,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(range("snat", r#"{"addr": "203.0.113.1"}"#), "203.0.113.1");
+        assert_eq!(
+            range(
+                "dnat",
+                r#"{"family": "ip", "addr": "10.0.0.1", "port": 8080}"#
+            ),
+            "10.0.0.1 8080"
+        );
+        assert_eq!(
+            range(
+                "snat",
+                r#"{"addr": {"range": ["192.0.2.1", "192.0.2.9"]}, "port": {"range": [1, 9]},
+                    "flags": ["random", "persistent"]}"#
+            ),
+            "192.0.2.1-192.0.2.9 1-9 random persistent"
+        );
+        assert_eq!(
+            range(
+                "snat",
+                r#"{"addr": {"prefix": {"addr": "192.0.2.0", "len": 24}}, "flags": "netmap"}"#
+            ),
+            "192.0.2.0/24"
+        );
+        // nft prints a range as a network where it is one
+        assert_eq!(
+            range(
+                "snat",
+                r#"{"addr": {"prefix": {"addr": "192.0.2.8", "len": 30}}}"#
+            ),
+            "192.0.2.8-192.0.2.11"
+        );
+        assert_eq!(range("dnat", r#"{"port": 80}"#), "- 80");
+        assert_eq!(range("masquerade", "null"), "");
+        assert_eq!(
+            range("masquerade", r#"{"flags": "fully-random"}"#),
+            "random"
+        );
+        assert_eq!(of("dnat", r#"{"family": "ip6", "addr": "::1"}"#), Ok(None));
+        assert!(of("redirect", r#"{"port": 80}"#).is_err());
+        let e = of("dnat", r#"{"addr": {"map": {}}}"#).unwrap_err();
+        assert_eq!(
+            e,
+            "statement 'dnat' with its address by 'map' is not supported"
+        );
+    }
+}

@@ -1,0 +1,325 @@
+//! Rulesets that translate addresses: the elements of one way, in the order of netfilter's hooks.
+//!
+//! Packets are tracked; first packets are asked about by the rules of nat PREROUTING, and all get the destination that
+//! their connection says (ConnDstNat). Then come the rules of filter FORWARD, a list for each group of connections as
+//! without translation; then those of nat POSTROUTING for first packets, the source (ConnSrcNat), and ConnConfirm.
+
+use super::{Asking, Firewall, Group, Line, Lists, Passage, asks, groups, list, universe};
+use crate::import::nat::{NatRule, NatRules};
+use crate::import::{Hook, Way};
+use crate::kinds::{ClickText, KindCx, discard};
+use crate::rules;
+use onefold_click::source::Span;
+use onefold_elements::connection::classes_text;
+use std::net::IpAddr;
+
+/// Of packets that no rule of a chain INPUT is asked about.
+const LOCAL: &str = "for the router itself: chain INPUT is not run";
+/// Of packets that come in and would go out at the same port.
+const TURNS: &str = "its new destination is where it came from";
+
+/// The router's own addresses at both ports, with the lengths of their prefixes.
+pub(crate) struct OwnAddresses([Vec<(IpAddr, u8)>; 2]);
+
+impl OwnAddresses {
+    /// All addresses.
+    pub fn all(&self) -> Vec<IpAddr> {
+        self.0.iter().flatten().map(|(a, _)| *a).collect()
+    }
+    /// All, by port.
+    pub fn by_port(self) -> [Vec<(IpAddr, u8)>; 2] {
+        self.0
+    }
+    /// The main one of a port.
+    fn main(&self, port: usize, six: bool) -> Option<IpAddr> {
+        let mut of = self.0[port].iter().map(|(a, _)| *a);
+        of.find(|a| a.is_ipv6() == six)
+    }
+}
+
+/// The rules of one hook and way: a line for each, and the ranges that they name, by number from 1.
+#[derive(Debug, Clone, Default)]
+struct NatList {
+    lines: Vec<Line>,
+    ranges: Vec<String>,
+}
+
+/// What becomes of addresses, for both ways.
+#[derive(Debug, Clone)]
+pub(super) struct Translation {
+    /// By way: of destinations, of sources.
+    hooks: [[NatList; 2]; 2],
+    /// Tests for the router's own addresses, nothing if they are not known; for the networks of each port.
+    local: Vec<String>,
+    networks: [Vec<String>; 2],
+}
+
+impl Firewall {
+    /// The addresses of both ports; what is wrong with them is said.
+    pub(crate) fn own(&self, cx: &mut KindCx<'_>) -> OwnAddresses {
+        let mut read = |list: &[crate::file::Loc<String>]| {
+            let mut out = Vec::new();
+            for l in list {
+                let (a, n) = l.value.split_once('/').unwrap_or((&l.value, ""));
+                let address = a.trim().parse::<IpAddr>().ok();
+                let most = if address.is_some_and(|a| a.is_ipv6()) {
+                    128
+                } else {
+                    32
+                };
+                let len = match n.is_empty() {
+                    true => Some(most),
+                    false => n.trim().parse::<u8>().ok().filter(|n| *n <= most),
+                };
+                match address.zip(len) {
+                    Some(found) => out.push(found),
+                    None => cx.error(
+                        l,
+                        format!(
+                            "expected an address such as 192.168.1.1/24, found '{}'",
+                            l.value
+                        ),
+                    ),
+                }
+            }
+            out
+        };
+        OwnAddresses([read(&self.addresses.inside), read(&self.addresses.outside)])
+    }
+}
+
+impl Translation {
+    /// Of the rules of a file, which are about IPv6 if `six`; what is wrong with them is said.
+    pub fn of(
+        firewall: &Firewall,
+        cx: &mut KindCx<'_>,
+        (rules, six): (&NatRules, bool),
+        (file, written, span): (&str, &rules::Lines<'_>, Span),
+    ) -> Option<Translation> {
+        if cx.reader.share.workers > 1 {
+            let text = format!(
+                "{}: rules that translate addresses run on one worker",
+                cx.name
+            );
+            cx.reader.error_hint(span, text, "give one worker");
+            return None;
+        }
+        let own = firewall.own(cx);
+        let hooks = [Way::Up, Way::Down].map(|way| {
+            let (dst, src) = rules.of(way);
+            let out = usize::from(way == Way::Up);
+            let address = own.main(out, six);
+            let mut hook = |rules: &[NatRule]| hook(cx, rules, address, (file, written, span));
+            [hook(dst), hook(src)]
+        });
+        let of_family =
+            |list: &[(IpAddr, u8)], text: &dyn Fn(&(IpAddr, u8)) -> String| -> Vec<String> {
+                let same = list.iter().filter(|(a, _)| a.is_ipv6() == six);
+                same.map(text).collect()
+            };
+        let both = own.0.concat();
+        Some(Translation {
+            hooks,
+            local: of_family(&both, &|(a, _)| format!("dst host {a}")),
+            networks: [0, 1].map(|p| of_family(&own.0[p], &|(a, n)| format!("dst net {a}/{n}"))),
+        })
+    }
+}
+
+fn hook(
+    cx: &mut KindCx<'_>,
+    rules: &[NatRule],
+    own: Option<IpAddr>,
+    (file, written, span): (&str, &rules::Lines<'_>, Span),
+) -> NatList {
+    let mut hook = NatList::default();
+    for r in rules {
+        let output = match r.target.range(own) {
+            Ok(None) => 0,
+            Ok(Some(range)) => {
+                hook.ranges.push(range);
+                hook.ranges.len()
+            }
+            Err(why) => {
+                let text = format!("{}: {file}:{}: {why}", cx.name, r.line);
+                cx.reader.error(span, text);
+                0
+            }
+        };
+        hook.lines.push(Line {
+            text: format!("{output} {}", r.filter),
+            file: file.to_string(),
+            line: r.line,
+            written: written
+                .text(r.line)
+                .unwrap_or_else(|| rules::shown(&r.filter)),
+            policy: false,
+            place: r.place.clone(),
+        });
+    }
+    if !hook.lines.is_empty() {
+        let l = cx.reader.sources.locate(span);
+        hook.lines.push(Line {
+            text: "0 all".into(),
+            file: l.file,
+            line: l.line,
+            written: "policy: addresses stay".into(),
+            policy: true,
+            place: None,
+        });
+    }
+    hook
+}
+
+impl NatList {
+    /// Writes the rules and the element that translates; first packets come from `first`, all others from `others`.
+    fn write(
+        &self,
+        t: &mut ClickText,
+        cx: &mut KindCx<'_>,
+        (class, six): (&str, bool),
+        (name, way): (&str, &Passage<'_>),
+        (first, others): (&[String], &[String]),
+    ) {
+        let filter = if six { "IP6Filter" } else { "IPFilter" };
+        let ranges: String = self.ranges.iter().map(|r| format!(", {r}")).collect();
+        t.line(format!("{name} :: {class}(connections{ranges});"));
+        for from in others {
+            t.line(format!("{from} -> [0]{name};"));
+        }
+        if self.lines.is_empty() {
+            for from in first {
+                t.line(format!("{from} -> [0]{name};"));
+            }
+            return;
+        }
+        let element = format!("{name}_rules");
+        t.line(format!("{element} :: {filter}("));
+        // what is done on the way back in the place of rules is no translation
+        let way = Passage { only: None, ..*way };
+        list(t, cx, element.clone(), &self.lines, &way);
+        t.line(");");
+        for from in first {
+            t.line(format!("{from} -> {element};"));
+        }
+        for k in 0..=self.ranges.len() {
+            t.line(format!("{element}[{k}] -> [{k}]{name};"));
+        }
+    }
+}
+
+impl Lists {
+    /// What packets of this family go through where addresses are translated.
+    pub(super) fn write_translated(
+        &self,
+        t: &mut ClickText,
+        cx: &mut KindCx<'_>,
+        way: &Passage<'_>,
+        (from, nat): (String, &Translation),
+    ) {
+        let (_, six) = self.filter();
+        let name = way.name;
+        let [dst, src] = &nat.hooks[usize::from(way.down)];
+        let all = universe(true);
+        let early = self.early();
+        let outputs: Vec<String> = (early.iter())
+            .map(|g| classes_text(&g.classes, &all))
+            .collect();
+        let state = format!("{name}_state{six}");
+        t.line(format!(
+            "{from} -> {state} :: ConnTrack(connections, {});",
+            outputs.join(", ")
+        ));
+        let (mut first, mut known) = (Vec::new(), Vec::new());
+        for (i, g) in early.iter().enumerate() {
+            let from = (format!("{state}[{i}]"), &[Hook::Prerouting][..]);
+            let from = self.write_stages(t, cx, way, from, Some((&early, i)));
+            match g.begins {
+                true => first.push(from),
+                false => known.push(from),
+            }
+        }
+        let dnat = format!("{name}_dnat{six}");
+        dst.write(
+            t,
+            cx,
+            ("ConnDstNat", self.six),
+            (&dnat, way),
+            (&first, &known),
+        );
+        let status = format!("{name}_status{six}");
+        let routed = self.write_route(t, &dnat, way, nat);
+        let outputs: Vec<String> = (self.groups.iter())
+            .map(|g| classes_text(&g.classes, &all))
+            .collect();
+        t.line(format!(
+            "{routed} -> {status} :: ConnStatus(connections, {});",
+            outputs.join(", ")
+        ));
+        let (mut begin, mut others) = (Vec::new(), Vec::new());
+        for (i, g) in self.groups.iter().enumerate() {
+            let from = (format!("{status}[{i}]"), &[Hook::Before][..]);
+            let element = self.write_group(t, cx, way, from, i);
+            match g.begins {
+                true => begin.push(element),
+                false => others.push(element),
+            }
+        }
+        let snat = format!("{name}_snat{six}");
+        src.write(
+            t,
+            cx,
+            ("ConnSrcNat", self.six),
+            (&snat, way),
+            (&begin, &others),
+        );
+        t.line(format!(
+            "{snat} -> ConnConfirm(connections) -> Unstrip(14) -> {name}_out;"
+        ));
+    }
+
+    /// What is told apart before destinations are translated: first packets from others, and what rules of tables
+    /// mangle ask about.
+    fn early(&self) -> Vec<Group> {
+        let stages = self.lines.stages.iter();
+        let here = stages.filter(|s| s.hook == Hook::Prerouting);
+        let lines = here.flat_map(|s| s.up.iter().chain(s.down.iter().flatten()));
+        let asking: Vec<Asking> = lines.filter(|l| asks(&l.text)).map(Line::asking).collect();
+        groups(&asking.iter().collect::<Vec<_>>(), true)
+    }
+
+    /// What a router's routes would do with packets that are for itself or for where they came from; gives back where
+    /// the others leave.
+    fn write_route(
+        &self,
+        t: &mut ClickText,
+        from: &str,
+        way: &Passage<'_>,
+        nat: &Translation,
+    ) -> String {
+        let back = &nat.networks[usize::from(way.down)];
+        if nat.local.is_empty() {
+            return from.to_string();
+        }
+        let (class, six) = match self.six {
+            false => ("IPClassifier", ""),
+            true => ("IP6Classifier", "6"),
+        };
+        let route = format!("{}_route{six}", way.name);
+        // where no address of the port is known, nothing turns back
+        let turns = match back.is_empty() {
+            true => "false".to_string(),
+            false => back.join(" or "),
+        };
+        t.line(format!(
+            "{from} -> {route} :: {class}({}, {turns}, -);",
+            nat.local.join(" or ")
+        ));
+        t.line(format!(
+            "{route}[0] -> {}; {route}[1] -> {};",
+            discard(LOCAL),
+            discard(TURNS)
+        ));
+        format!("{route}[2]")
+    }
+}

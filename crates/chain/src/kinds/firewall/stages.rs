@@ -1,0 +1,91 @@
+//! Chains beside FORWARD that forwarded packets pass, as lists one behind the other; each is told by class as the main
+//! one is.
+
+use super::{Line, Lists, Passage, list};
+use crate::import::Hook;
+use crate::kinds::connections::{Answered, Group};
+use crate::kinds::{ClickText, KindCx};
+
+/// A chain beside the one that forwarded packets are filtered by.
+pub(super) struct StageLines {
+    pub hook: Hook,
+    pub up: Vec<Line>,
+    /// The same if `None`.
+    pub down: Option<Vec<Line>>,
+}
+
+impl StageLines {
+    fn of(&self, down: bool) -> &[Line] {
+        match (&self.down, down) {
+            (Some(d), true) => d,
+            _ => &self.up,
+        }
+    }
+}
+
+impl Lists {
+    /// The lists of some hooks, one behind the other; gives back where packets leave that all let pass. Of one of some
+    /// groups of connections, with questions about them answered.
+    pub(super) fn write_stages(
+        &self,
+        t: &mut ClickText,
+        cx: &mut KindCx<'_>,
+        way: &Passage<'_>,
+        (mut from, hooks): (String, &[Hook]),
+        group: Option<(&[Group], usize)>,
+    ) -> String {
+        let (filter, six) = self.filter();
+        let here = self.lines.stages.iter().zip(1..);
+        for (s, n) in here.filter(|(s, _)| way.only.is_none() && hooks.contains(&s.hook)) {
+            let mut element = format!("{}_{}{n}{six}", way.name, s.hook.name());
+            let all = s.of(way.down);
+            let lines = match group {
+                None => all.to_vec(),
+                Some((groups, i)) => {
+                    let name = groups.get(i).map_or("", |g| g.name.as_str());
+                    element = format!("{element}_{name}");
+                    let mut lists = for_groups(all, groups, self.six).into_iter();
+                    lists.nth(i).unwrap_or_default()
+                }
+            };
+            t.line(format!("{from} -> {element} :: {filter}("));
+            list(t, cx, element.clone(), &lines, way);
+            t.line(");");
+            from = element;
+        }
+        from
+    }
+}
+
+/// Lines for each group, with questions about connections answered. A rule that takes no packet of a group is not in its
+/// list; one that takes none of any is in the last one, so that it is shown.
+pub(super) fn for_groups(lines: &[Line], groups: &[Group], six: bool) -> Vec<Vec<Line>> {
+    let mut listed = vec![false; lines.len()];
+    let mut out = Vec::new();
+    for (number, g) in groups.iter().enumerate() {
+        let last = number + 1 == groups.len();
+        let (mut list, mut closed) = (Vec::new(), false);
+        for (l, listed) in lines.iter().zip(&mut listed) {
+            let answered = match g.classes.first() {
+                _ if closed => Answered::Always(false),
+                Some(class) => l.asking().answered(*class, six),
+                None => Answered::Always(false),
+            };
+            let filter = match answered {
+                Answered::Left(text) => text,
+                Answered::Always(true) => "all".to_string(),
+                Answered::Always(false) if l.policy => "all".to_string(),
+                Answered::Always(false) if last && !*listed => "false".to_string(),
+                Answered::Always(false) => continue,
+            };
+            closed |= filter == "all";
+            *listed = true;
+            list.push(Line {
+                text: format!("{} {filter}", l.verdict()),
+                ..l.clone()
+            });
+        }
+        out.push(list);
+    }
+    out
+}

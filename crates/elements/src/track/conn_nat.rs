@@ -1,0 +1,243 @@
+//! ConnDstNat and ConnSrcNat: translate the ends of connections, as netfilter does at its hooks.
+//!
+//! `ConnDstNat(TABLE, RANGE_1, ..., RANGE_n)` stands between ConnTrack and the rules (PREROUTING),
+//! `ConnSrcNat(TABLE, RANGE_1, ..., RANGE_n)` between the rules and ConnConfirm (POSTROUTING). Both stand on the way of
+//! all packets, in both directions, one behind the other. At input 0 come packets that no rule of table nat has been
+//! asked about, or none takes: those of known connections become what their connection says, the first one of a
+//! connection keeps its ends if its replies are nobody else's, and gets another source port else. At input `k` come
+//! first packets that RANGE_k says of what they are to become:
+//!
+//! - addresses: `203.0.113.1`, `203.0.113.1-203.0.113.4` (source and destination decide which), `192.168.0.0/24` (the
+//!   first 24 bits are these, the others stay), `-` (the address stays);
+//! - then ports: `8080`, `1024-65535`; none: the port stays if it can; `offset N`: the port moves by the distance of the
+//!   range's first one from N;
+//! - then `random` (or `random-fully`): any port, whatever the packet has; `persistent`: the source alone decides which
+//!   address.
+//!
+//! What a connection's first packet became, its later ones become, and replies and ICMP errors are translated back,
+//! whatever the rules say by then. Packets that are of no connection (invalid, untracked) pass as they are. Fragments
+//! are dropped at ConnDstNat: they are not put together here, and would get out untranslated. So are ICMP redirects
+//! about translated connections, and errors where what is to be translated is not quoted.
+//!
+//! Handler `table` of the ConnTable has what connections become behind `as`.
+//!
+//! Source: Linux, net/netfilter/nf_nat_core.c; what is not the same is listed at [`super::choose`].
+
+use super::apply::{quotes_enough, redirects, write};
+use super::conn_track::table_of;
+use super::range::{Range, Side};
+use super::table::{ConnTable, millis};
+use super::translate::Rewrite;
+use onefold_element::args::{AnyArg, Args};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    Clock, ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, Port, StateId,
+    StateStore, element_any, element_takes,
+};
+use onefold_packet::wire::{ipv4, ipv6};
+use onefold_packet::{Packet, Pkt};
+
+/// `ConnDstNat`.
+pub const CONN_DST_NAT: ElementClass = ElementClass {
+    name: "ConnDstNat",
+    ports: "1-/1",
+    processing: "h/h",
+    flow: "x/x",
+    effect: Effect::PerFlow,
+    usage: "TABLE, RANGE_1, ..., RANGE_n",
+    summary: "translates the destinations of connections, in front of the rules",
+    new: || ConnNat::boxed(Side::Dst),
+};
+
+/// `ConnSrcNat`.
+pub const CONN_SRC_NAT: ElementClass = ElementClass {
+    name: "ConnSrcNat",
+    ports: "1-/1",
+    processing: "h/h",
+    flow: "x/x",
+    effect: Effect::PerFlow,
+    usage: "TABLE, RANGE_1, ..., RANGE_n",
+    summary: "translates the sources of connections, behind the rules",
+    new: || ConnNat::boxed(Side::Src),
+};
+
+/// Most ranges of an element.
+const MAX_RANGES: usize = 1 << 16;
+/// Of fragments.
+const FRAGMENT: &str = "a fragment: only whole packets are translated";
+/// Of ICMP redirects.
+const REDIRECT: &str = "a redirect about a translated connection";
+/// Of ICMP errors.
+const CUT: &str = "an ICMP error that quotes too little to be translated";
+
+#[derive(Debug, Clone)]
+struct ConnNat {
+    side: Side,
+    table: StateId,
+    ranges: Vec<Range>,
+}
+
+impl ConnNat {
+    fn boxed(side: Side) -> Box<dyn Element> {
+        Box::new(ConnNat {
+            side,
+            table: StateId(u32::MAX),
+            ranges: Vec::new(),
+        })
+    }
+}
+
+/// Is it a piece of a packet?
+fn is_fragment(net: &[u8]) -> bool {
+    match net.first().map(|b| b >> 4) {
+        Some(4) => ipv4::Header::parse(net).is_some_and(|h| h.is_fragment()),
+        Some(6) => ipv6::Header::parse(net).is_some_and(|h| h.next_header() == 44),
+        _ => false,
+    }
+}
+
+impl ConnNat {
+    /// Why an ICMP error about a translated connection is dropped, as by `nf_nat_icmp_reply_translation`.
+    fn refuses(
+        &self,
+        rewrite: &Option<Rewrite>,
+        p: &Packet,
+        store: &StateStore,
+    ) -> Option<&'static str> {
+        let t = store.get::<ConnTable>(self.table)?;
+        let net = p.network().filter(|_| t.in_hand.is_error())?;
+        if redirects(net) {
+            return Some(REDIRECT);
+        }
+        (rewrite.is_some() && !quotes_enough(net)).then_some(CUT)
+    }
+}
+
+impl Element for ConnNat {
+    fn configure(
+        &mut self,
+        args: &mut Args<'_>,
+        cx: &mut ConfigCx<'_>,
+    ) -> Result<(), ConfigErrors> {
+        let name: Option<AnyArg> = args.mandatory("TABLE");
+        let rest = args.rest();
+        let mut errors = Vec::new();
+        self.ranges.clear();
+        for (index, text) in rest {
+            match Range::parse(text) {
+                Ok(r) => self.ranges.push(r),
+                Err(why) => errors.push(ConfigError::at(index, "RANGE", why)),
+            }
+        }
+        let inputs = cx.ninputs.saturating_sub(1);
+        if self.ranges.len() > MAX_RANGES {
+            errors.push(ConfigError::new(format!("more than {MAX_RANGES} ranges")));
+        } else if inputs != self.ranges.len() && errors.is_empty() {
+            errors.push(ConfigError::new(format!(
+                "{inputs} inputs behind the first one, and {} ranges: there must be one for each",
+                self.ranges.len()
+            )));
+        }
+        if let Some(AnyArg(name)) = name {
+            match table_of(&name, cx) {
+                Ok(id) => {
+                    self.table = id;
+                    if let Some(t) = cx.store.get_mut::<ConnTable>(id) {
+                        t.settings.translates = true;
+                    }
+                }
+                Err(e) => errors.push(e),
+            }
+        }
+        match args.finish() {
+            Err(more) => errors.extend(more),
+            Ok(()) if errors.is_empty() => return Ok(()),
+            Ok(()) => {}
+        }
+        Err(errors)
+    }
+
+    fn clock(&self, _: Clock) -> Clock {
+        Clock::MILLISECONDS
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("translation of connections")
+    }
+
+    fn push(&mut self, port: Port, mut p: Pkt, cx: &mut Cx<'_>) {
+        if self.side == Side::Dst && p.network().is_some_and(is_fragment) {
+            cx.decide(None, || FRAGMENT.to_string());
+            cx.drop(p, FRAGMENT);
+            return;
+        }
+        let now = millis(cx.now);
+        // input k belongs to argument k, as the table's name is argument 0
+        let range = port.checked_sub(1).and_then(|k| self.ranges.get(k));
+        let elem = cx.elem;
+        let Cx { store, host, .. } = cx;
+        let rewrite = store
+            .get_mut::<ConnTable>(self.table)
+            .and_then(|t| t.translate_in_hand(self.side, range, now, &mut || host.random(elem)));
+        let why = self.refuses(&rewrite, &p, cx.store);
+        if let Some(why) = why {
+            cx.decide(None, || why.to_string());
+            cx.drop(p, why);
+            return;
+        }
+        let written = match (&rewrite, p.network_mut()) {
+            (Some(r), Some(net)) => write(net, self.side, r),
+            _ => false,
+        };
+        if let Some(r) = rewrite.filter(|_| written) {
+            if self.side == Side::Dst {
+                let (to, v6) = (r.to.dst.address, r.to.v6);
+                note_destination(&mut p, &to, v6);
+            }
+            cx.decide(range.map(|_| port), || {
+                let (key, flipped) = r.to.key();
+                match r.error {
+                    true => format!("an error about {}", key.text(!flipped)),
+                    false => format!("becomes {}", key.text(flipped)),
+                }
+            });
+        } else {
+            cx.decide(range.map(|_| port), || "stays as it is".to_string());
+        }
+        cx.emit(0, p);
+    }
+
+    fn states(&self) -> Vec<StateId> {
+        vec![self.table]
+    }
+
+    element_takes!();
+    element_any!();
+}
+
+/// Who looks for a route goes by the annotation.
+fn note_destination(p: &mut Packet, to: &[u8; 16], v6: bool) {
+    match v6 {
+        false => p.anno.set_dst_ip([to[0], to[1], to[2], to[3]]),
+        true => p.anno.set_dst_ip6(*to),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fragments_are_told() {
+        let mut b = [0u8; 40];
+        b[0] = 0x45;
+        b[3] = 40;
+        assert!(!is_fragment(&b));
+        b[6] = 0x20;
+        assert!(is_fragment(&b));
+        b[0] = 0x60;
+        b[6] = 44;
+        assert!(is_fragment(&b));
+        assert!(!is_fragment(&[]));
+    }
+}

@@ -1,0 +1,70 @@
+//! ConnStatus: tells packets by the state of their connection, once more.
+//!
+//! `ConnStatus(TABLE, CLASSES, ...)`: as ConnTrack, behind it; but nothing is done to the connection, and what has been
+//! decided about its translation since the packet was tracked counts (`dnat` behind ConnDstNat). What has not been
+//! tracked is untracked.
+
+use super::class::{ConnClass, ConnState};
+use super::conn_track::{ClassOutputs, UNNAMED};
+use super::table::ConnTable;
+use onefold_element::args::Args;
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    Clock, ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, StateId, element_any,
+    element_takes,
+};
+use onefold_packet::Pkt;
+
+/// `ConnStatus`.
+pub const CONN_STATUS: ElementClass = ElementClass {
+    name: "ConnStatus",
+    ports: "1/-",
+    processing: "h/h",
+    flow: "x/x",
+    effect: Effect::PerFlow,
+    usage: "TABLE, CLASSES_1, ..., CLASSES_n",
+    summary: "tells packets by the state of their connection, as it is behind translation",
+    new: || Box::new(ConnStatus::default()),
+};
+
+#[derive(Debug, Clone, Default)]
+struct ConnStatus {
+    outputs: ClassOutputs,
+}
+
+impl Element for ConnStatus {
+    fn configure(
+        &mut self,
+        args: &mut Args<'_>,
+        cx: &mut ConfigCx<'_>,
+    ) -> Result<(), ConfigErrors> {
+        self.outputs.configure(args, cx)
+    }
+
+    fn clock(&self, _: Clock) -> Clock {
+        Clock::MILLISECONDS
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::ask("connection tracking")
+    }
+
+    fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
+        let table = cx.store.get::<ConnTable>(self.outputs.table);
+        let class = table.and_then(|t| t.in_hand.class);
+        let class = class.unwrap_or(ConnClass::without(ConnState::Untracked));
+        let output = self.outputs.of(class);
+        cx.decide(output.map(|o| o + 1), || class.to_string());
+        match output {
+            Some(o) => cx.emit_or_drop(o, p, "unconnected output"),
+            None => cx.drop(p, UNNAMED),
+        }
+    }
+
+    fn states(&self) -> Vec<StateId> {
+        vec![self.outputs.table]
+    }
+
+    element_takes!();
+    element_any!();
+}

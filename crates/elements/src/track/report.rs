@@ -1,0 +1,70 @@
+//! What is told of a table: its connections as text, and its state.
+
+use super::class::STATES;
+use super::table::{ASSURED, ConnTable, DNAT, FLIPPED, More, Record, SEEN_REPLY, SNAT, USED};
+use onefold_element::{Partition, Scope, State, state_any};
+use std::fmt::Write;
+
+impl ConnTable {
+    /// One line per connection that has not ended, sorted: what it is, its state, its status, seconds it has left.
+    pub fn text(&self, now: u64) -> String {
+        let mut all: Vec<&Record> = self.live(now).collect();
+        all.sort_by_key(|r| r.key);
+        let mut s = String::new();
+        for r in all {
+            let left = (r.expires - now).div_ceil(1000);
+            let _ = writeln!(s, "{} {left}", self.describe_record(r));
+        }
+        s
+    }
+
+    /// What is known of the connection with this number, for traces.
+    pub fn describe(&self, i: u32) -> Option<String> {
+        let r = self.records.get(i as usize)?;
+        (r.status & USED != 0).then(|| self.describe_record(r))
+    }
+
+    fn describe_record(&self, r: &Record) -> String {
+        let mut s = r.key.text(r.status & FLIPPED != 0).to_string();
+        if let More::Tcp(m) = &r.more {
+            let _ = write!(s, " {}", m.state.name());
+        }
+        let words = [
+            (SEEN_REPLY, "seen-reply"),
+            (ASSURED, "assured"),
+            (SNAT, "snat"),
+            (DNAT, "dnat"),
+        ];
+        for (_, name) in words.iter().filter(|(bit, _)| r.status & bit != 0) {
+            let _ = write!(s, " {name}");
+        }
+        if let Some(t) = self.translations.get(r.translation) {
+            let (key, flipped) = t.new.key();
+            let _ = write!(s, " as {}", key.text(flipped));
+        }
+        s
+    }
+}
+
+impl State for ConnTable {
+    fn summary(&self) -> String {
+        let t = &self.totals;
+        let mut s = format!(
+            "{} entered, {} expired, {} evicted, {} ended, {} full, {} clashed",
+            t.entered, t.expired, t.evicted, t.ended, t.full, t.clashed
+        );
+        for (state, n) in STATES.iter().zip(t.packets) {
+            let _ = write!(s, ", {n} {}", state.name());
+        }
+        // in the order of records: it decides who gives way next
+        let _ = writeln!(s, "\nnext {}", self.sweep);
+        for (i, r) in self.records.iter().enumerate() {
+            if r.status & USED != 0 {
+                let what = self.describe_record(r);
+                let _ = writeln!(s, "{i} {what} until {} {:?}", r.expires, r.more);
+            }
+        }
+        s
+    }
+    state_any!(Scope::Partitioned(Partition::Flow));
+}

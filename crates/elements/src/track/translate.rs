@@ -1,0 +1,392 @@
+//! Translated connections: what their packets become, and the packet that is on its way through the rules.
+//!
+//! A connection whose ends are translated has two tuples: as its first packet arrives, and as that leaves. Packets of the
+//! original direction arrive as the first one, replies as the inverse of the second; each is looked up by its own key,
+//! and becomes the other one. What is not translated has no entry here.
+//!
+//! The packet that was tracked last is *in hand* until the next one is ([`InHand`]): the elements behind translate
+//! *it*, whatever it has become on its way; netfilter keeps the same in `skb->_nfct`. All elements that name a table
+//! share its state, so that a packet has gone all its way before the next one is tracked.
+
+use super::class::ConnClass;
+use super::headers::Tracked;
+use super::key::{ConnKey, Ends};
+use super::range::{Range, Side};
+use super::table::{ConnTable, DNAT, FLIPPED, SNAT};
+use hashbrown::HashTable;
+use std::hash::BuildHasher;
+
+/// Of a connection that is not translated.
+pub(super) const NOT_TRANSLATED: u32 = u32::MAX;
+/// Connections of one source that are looked at for the end that it has already, the newest first.
+const LOOKED_AT: usize = 16;
+/// None, in lists.
+const NONE: u32 = u32::MAX;
+
+/// A translated connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Translation {
+    /// As its first packet arrives.
+    pub orig: Ends,
+    /// As that leaves.
+    pub new: Ends,
+    /// The key of replies as they arrive, and which way they go.
+    pub back: (ConnKey, bool),
+    /// The connection's number.
+    record: u32,
+    /// The ones with the same source, if the source is translated.
+    older: u32,
+    newer: u32,
+}
+
+/// All of them, by number; the sources that are translated, each with its newest connection.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Translations {
+    all: Vec<Translation>,
+    free: Vec<u32>,
+    sources: HashTable<u32>,
+}
+
+impl Translations {
+    /// By number.
+    #[inline]
+    pub fn get(&self, i: u32) -> Option<&Translation> {
+        self.all.get(i as usize)
+    }
+}
+
+/// What is known of the packet that was tracked last.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct InHand {
+    /// What it is to its connection.
+    pub class: Option<ConnClass>,
+    about: About,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+enum About {
+    /// Nothing is to be translated.
+    #[default]
+    Nothing,
+    /// It may be the first packet of a connection: as it arrived, and as it is to leave as far as has been decided.
+    First { orig: Ends, new: Ends },
+    /// It is of a connection that is translated.
+    Known {
+        orig: Ends,
+        new: Ends,
+        reply: bool,
+        error: bool,
+    },
+}
+
+/// What [`ConnTable::leaves_hand`] says of a packet.
+pub(super) enum Leaves {
+    /// It is of a connection in the table.
+    Known,
+    /// It is the first one of a connection: as it arrived, as it leaves.
+    First(Ends, Ends),
+    /// It is not the one that is in hand, or nothing is known of it.
+    Unknown,
+}
+
+/// What is written into a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Rewrite {
+    /// The packet's ends as it comes, of an error those of the packet that it quotes, in the error's direction; what is
+    /// another packet is left alone.
+    pub from: Ends,
+    /// The same as it goes.
+    pub to: Ends,
+    /// It is an ICMP error.
+    pub error: bool,
+}
+
+impl InHand {
+    /// Is it an ICMP error about a connection that is translated?
+    pub fn is_error(&self) -> bool {
+        matches!(self.about, About::Known { error: true, .. })
+    }
+
+    /// The next packet comes.
+    #[inline]
+    pub fn put_down(&mut self) {
+        self.class = None;
+        self.about = About::Nothing;
+    }
+}
+
+fn inverse(e: &Ends) -> Ends {
+    match e.is_icmp() {
+        // the identifier and the question are the same both ways
+        true => Ends {
+            src: super::key::Place {
+                port: e.src.port,
+                ..e.dst
+            },
+            dst: super::key::Place {
+                port: e.dst.port,
+                ..e.src
+            },
+            ..*e
+        },
+        false => Ends {
+            src: e.dst,
+            dst: e.src,
+            ..*e
+        },
+    }
+}
+
+impl ConnTable {
+    /// Is this connection translated?
+    pub(super) fn is_translated(&self, i: u32) -> bool {
+        let r = self.records.get(i as usize);
+        r.is_some_and(|r| r.translation != NOT_TRANSLATED)
+    }
+
+    /// A packet of this connection is on its way.
+    #[inline]
+    pub(super) fn take_in_hand(&mut self, i: u32, reply: bool, error: bool) {
+        let Some(r) = self.records.get(i as usize) else {
+            return;
+        };
+        if let Some(t) = self.translations.get(r.translation) {
+            self.in_hand.about = About::Known {
+                orig: t.orig,
+                new: t.new,
+                reply,
+                error,
+            };
+        }
+    }
+
+    /// A packet that may be the first one of a connection is on its way.
+    #[inline]
+    pub(super) fn take_first_in_hand(&mut self, p: &Tracked) {
+        if self.settings.translates {
+            let ends = Ends::of(&p.key, p.flipped);
+            self.in_hand.about = About::First {
+                orig: ends,
+                new: ends,
+            };
+        }
+    }
+
+    /// A packet leaves: is it the one in hand?
+    pub(super) fn leaves_hand(&mut self, p: &Tracked) -> Leaves {
+        let is = |e: &Ends| e.key() == (p.key, p.flipped);
+        match self.in_hand.about {
+            About::First { orig, new } if is(&new) => {
+                // nobody enters it twice
+                self.in_hand.about = About::Nothing;
+                Leaves::First(orig, new)
+            }
+            About::Known {
+                new,
+                reply: false,
+                error: false,
+                ..
+            } if is(&new) => Leaves::Known,
+            // a connection's reply begins nothing
+            About::Known {
+                reply: true,
+                error: false,
+                ..
+            } => Leaves::Known,
+            _ => Leaves::Unknown,
+        }
+    }
+
+    /// The packet in hand has come to where its `side` is translated. `range`: what the rules say of it, if they have
+    /// been asked. What is to be written, if anything.
+    pub(super) fn translate_in_hand(
+        &mut self,
+        side: Side,
+        range: Option<&Range>,
+        now: u64,
+        random: &mut dyn FnMut() -> u32,
+    ) -> Option<Rewrite> {
+        match self.in_hand.about {
+            About::Nothing => None,
+            About::First { orig, new } => {
+                // addresses of the other version of IP are no ends for it
+                let range = range.filter(|r| r.v6.is_none_or(|six| six == new.v6));
+                let null = Range::null(side.of(&new));
+                let to = self.choose(&new, range.unwrap_or(&null), side, now, random);
+                self.in_hand.about = About::First { orig, new: to };
+                if let Some(c) = &mut self.in_hand.class
+                    && to != new
+                {
+                    match side {
+                        Side::Src => c.snat = true,
+                        Side::Dst => c.dnat = true,
+                    }
+                }
+                (to != new).then_some(Rewrite {
+                    from: new,
+                    to,
+                    error: false,
+                })
+            }
+            About::Known {
+                orig,
+                new,
+                reply,
+                error,
+            } => {
+                // as it arrived, as it leaves, and between the two: with the destination that it leaves with
+                let (arrives, leaves) = match reply {
+                    false => (orig, new),
+                    true => (inverse(&new), inverse(&orig)),
+                };
+                let mut between = Ends {
+                    dst: leaves.dst,
+                    ..arrives
+                };
+                if arrives.is_icmp() && arrives.dst.address != leaves.dst.address {
+                    between.src.port = leaves.src.port;
+                }
+                let (from, to) = match side {
+                    Side::Dst => (arrives, between),
+                    Side::Src => (between, leaves),
+                };
+                (from != to).then_some(Rewrite { from, to, error })
+            }
+        }
+    }
+
+    /// Would the replies of a connection with these ends be another one's?
+    pub(super) fn taken(&mut self, e: &Ends, now: u64) -> bool {
+        let (key, flipped) = e.answered_key();
+        self.find(&key, flipped, now).is_some()
+    }
+
+    /// The ends with the source that another connection of the same source has, if that is in the range.
+    pub(super) fn same_source(&self, e: &Ends, range: &Range, now: u64) -> Option<Ends> {
+        let t = &self.translations;
+        let same = |i: &u32| t.get(*i).is_some_and(|x| is_source(&x.orig, e));
+        let mut next = *t.sources.find(source_hash(&self.hasher, e), same)?;
+        for _ in 0..LOOKED_AT {
+            let x = t.get(next)?;
+            let found = Ends {
+                src: x.new.src,
+                ..*e
+            };
+            let lives = self.records.get(x.record as usize);
+            if range.has(&found, Side::Src) && lives.is_some_and(|r| now < r.expires) {
+                return Some(found);
+            }
+            next = x.older;
+        }
+        None
+    }
+
+    /// Notes what the packets of a connection become; gives back the key of its replies.
+    pub(super) fn translate(&mut self, record: u32, orig: Ends, new: Ends) -> ConnKey {
+        let back = new.answered_key();
+        let t = Translation {
+            orig,
+            new,
+            back,
+            record,
+            older: NONE,
+            newer: NONE,
+        };
+        let all = &mut self.translations;
+        let i = match all.free.pop() {
+            Some(i) => {
+                all.all[i as usize] = t;
+                i
+            }
+            None => {
+                all.all.push(t);
+                (all.all.len() - 1) as u32
+            }
+        };
+        if let Some(r) = self.records.get_mut(record as usize) {
+            r.translation = i;
+            // of ICMP, the identifier is of both ends: what the rules have said tells
+            let snat = orig.src != new.src && (!orig.is_icmp() || self.in_hand.said(Side::Src));
+            let dnat = orig.dst != new.dst || orig.is_icmp() && self.in_hand.said(Side::Dst);
+            r.status |= if snat { SNAT } else { 0 } | if dnat { DNAT } else { 0 };
+            debug_assert_eq!(r.key.cmp(&orig.key().0), std::cmp::Ordering::Equal);
+            debug_assert_eq!(r.status & FLIPPED != 0, orig.key().1);
+        }
+        if orig.src != new.src {
+            self.enlist(i);
+        }
+        back.0
+    }
+
+    fn enlist(&mut self, i: u32) {
+        let Some(orig) = self.translations.get(i).map(|t| t.orig) else {
+            return;
+        };
+        let hash = source_hash(&self.hasher, &orig);
+        let Translations { all, sources, .. } = &mut self.translations;
+        let same = |j: &u32| {
+            all.get(*j as usize)
+                .is_some_and(|x| is_source(&x.orig, &orig))
+        };
+        let older = match sources.find_mut(hash, same) {
+            Some(newest) => std::mem::replace(newest, i),
+            None => {
+                let hasher = &self.hasher;
+                let hash_of = |j: &u32| {
+                    let x = all.get(*j as usize);
+                    x.map_or(0, |x| source_hash(hasher, &x.orig))
+                };
+                sources.insert_unique(hash, i, hash_of);
+                NONE
+            }
+        };
+        if let Some(t) = all.get_mut(i as usize) {
+            (t.older, t.newer) = (older, NONE);
+        }
+        if let Some(t) = all.get_mut(older as usize) {
+            t.newer = i;
+        }
+    }
+
+    /// The connection goes; gives back the key of its replies.
+    pub(super) fn forget_translation(&mut self, i: u32) -> Option<ConnKey> {
+        let t = *self.translations.get(i)?;
+        self.translations.free.push(i);
+        if t.orig.src == t.new.src {
+            return Some(t.back.0);
+        }
+        let hash = source_hash(&self.hasher, &t.orig);
+        let Translations { all, sources, .. } = &mut self.translations;
+        if let Some(x) = all.get_mut(t.older as usize) {
+            x.newer = t.newer;
+        }
+        match all.get_mut(t.newer as usize) {
+            Some(x) => x.older = t.older,
+            None => match (sources.find_entry(hash, |j| *j == i), t.older) {
+                (Ok(e), NONE) => drop(e.remove()),
+                (Ok(mut e), older) => *e.get_mut() = older,
+                (Err(_), _) => {}
+            },
+        }
+        Some(t.back.0)
+    }
+}
+
+impl InHand {
+    /// Was this side translated?
+    fn said(&self, side: Side) -> bool {
+        self.class.is_some_and(|c| match side {
+            Side::Src => c.snat,
+            Side::Dst => c.dnat,
+        })
+    }
+}
+
+fn is_source(a: &Ends, b: &Ends) -> bool {
+    (a.src, a.protocol, a.v6) == (b.src, b.protocol, b.v6)
+}
+
+fn source_hash(hasher: &impl BuildHasher, e: &Ends) -> u64 {
+    let address = u128::from_ne_bytes(e.src.address);
+    hasher.hash_one((address, e.src.port, e.protocol, e.v6))
+}

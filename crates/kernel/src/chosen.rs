@@ -1,0 +1,384 @@
+//! Ports and identifiers that are drawn: the chain draws its own, the kernel others. They are compared as a one-to-one
+//! mapping of connections.
+//!
+//! A connection has two tuples: as its first packet arrives, and as its replies do. What a first packet leaves as, on
+//! both sides, says what replies arrive as; where only a port or an identifier differs, that is how this connection
+//! differs from then on, and nothing else may. What is sent to such a connection is sent to the kernel with the
+//! kernel's port, and what the kernel sends is compared with the chain's port in its place, in packets that ICMP errors
+//! quote, too.
+//!
+//! A port may differ only where each has a reason not to keep the packet's own: another connection of its own has it,
+//! or the same source has another one already. Rules that name a range of ports, or draw them at random, are reason
+//! enough; that a port is of their range is not looked at.
+
+use crate::ends::{Ends, Found, Place, read};
+use std::collections::HashMap;
+
+/// A connection that both have.
+#[derive(Debug, Clone, Copy)]
+struct Conn {
+    /// As replies arrive at the chain, and at the kernel.
+    replies: (Ends, Ends),
+    /// The chain's port by which it began.
+    port: usize,
+    /// A segment has ended it: what follows may begin it anew.
+    over: bool,
+}
+
+/// See the module's text. Bound: two tuples for each packet that was sent since the kernel forgot its connections.
+#[derive(Debug, Default)]
+pub(crate) struct Chosen {
+    /// By the tuple of the chain's first packet.
+    connections: HashMap<Ends, Conn>,
+    /// First packets' tuples, by that of replies.
+    replies: HashMap<Ends, Ends>,
+    /// Tuples of arriving packets that are not the same on both sides.
+    to_kernel: HashMap<Ends, Ends>,
+    from_kernel: HashMap<Ends, Ends>,
+    /// Of the kernel's connections, both tuples.
+    taken: HashMap<Ends, usize>,
+    /// Rules draw whatever the packet has, so that nothing is known of whether it can be kept.
+    free: bool,
+}
+
+/// What becomes of a frame that is to be sent to the kernel.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// As it is.
+    Same,
+    /// With the kernel's ports.
+    Mapped(Vec<u8>),
+    /// It is for a connection that only the kernel has there.
+    Stranger,
+}
+
+/// What a first packet has come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Learnt {
+    /// Nothing that was not known.
+    Nothing,
+    /// A connection has ports of its own on each side.
+    Drawn,
+}
+
+const RST: u8 = 4;
+const SYN: u8 = 2;
+const ACK: u8 = 16;
+
+/// The tuple that a frame arrives with, or of an error that which the packet that it quotes has been answered by.
+fn arriving(f: &Found) -> Ends {
+    if f.quoted { f.ends.inverse() } else { f.ends }
+}
+
+/// Of a frame that leaves: the tuple that its answer arrives with, or of an error that of the quoted packet.
+fn answered(f: &Found) -> Ends {
+    if f.quoted { f.ends } else { f.ends.inverse() }
+}
+
+impl Chosen {
+    /// Of rules that draw ports in any case, or not.
+    pub fn new(free: bool) -> Chosen {
+        Chosen {
+            free,
+            ..Chosen::default()
+        }
+    }
+
+    /// A frame of the chain's, as it is sent to the kernel.
+    pub fn to_kernel(&self, frame: &[u8]) -> Sent {
+        let Some(f) = read(frame) else {
+            return Sent::Same;
+        };
+        let key = arriving(&f);
+        match self.to_kernel.get(&key) {
+            Some(to) => {
+                let to = if f.quoted { to.inverse() } else { *to };
+                let mut b = frame.to_vec();
+                f.write(&mut b, &to);
+                Sent::Mapped(b)
+            }
+            None if self.from_kernel.contains_key(&key) => Sent::Stranger,
+            None => Sent::Same,
+        }
+    }
+
+    /// A frame of the kernel's, as the chain would have sent it. `sent`: what it came of, as the chain was sent it and
+    /// as the kernel was; what is of no connection leaves as it came.
+    pub fn to_chain(&self, frame: &[u8], sent: (&[u8], &[u8])) -> Vec<u8> {
+        let mut b = frame.to_vec();
+        let Some(f) = read(frame) else {
+            return b;
+        };
+        if let (Some(chain), Some(kernel)) = (read(sent.0), read(sent.1))
+            && (kernel.ends, kernel.quoted) == (f.ends, f.quoted)
+        {
+            f.write(&mut b, &chain.ends);
+        } else if let Some(to) = self.from_kernel.get(&answered(&f)) {
+            let to = if f.quoted { *to } else { to.inverse() };
+            f.write(&mut b, &to);
+        }
+        b
+    }
+
+    /// Does a packet of a connection whose source is translated, of its first packet's direction, come by another port
+    /// of the chain?
+    pub fn strays(&self, port: usize, frame: &[u8]) -> bool {
+        let key = read(frame).map(|f| arriving(&f));
+        let known = key.and_then(|k| Some((k, self.connections.get(&k)?)));
+        known.is_some_and(|(orig, c)| c.port != port && c.replies.0.dst != orig.src)
+    }
+
+    /// What a frame that came by `port` has left as: `ours` from the chain, `theirs` from the kernel, each one packet.
+    pub fn learn(&mut self, port: usize, frame: &[u8], ours: &Ends, theirs: &[u8]) -> Learnt {
+        let (Some(f), Some(t)) = (read(frame), read(theirs)) else {
+            return Learnt::Nothing;
+        };
+        if f.quoted || t.quoted || !ours.alike(&t.ends) {
+            return Learnt::Nothing;
+        }
+        let orig = f.ends;
+        let arrives = self.to_kernel.get(&orig).copied().unwrap_or(orig);
+        let first = match self.replies.get(&orig) {
+            Some(first) if !self.connections.contains_key(&orig) => Some(*first),
+            _ => None,
+        };
+        let mut may = f.flags & (SYN | ACK) == SYN;
+        match self.connections.get_mut(&first.unwrap_or(orig)) {
+            Some(c) => {
+                // a reply leaves as the first packet's inverse
+                let leaves = first.map_or(c.replies.0.inverse(), |first| first.inverse());
+                let as_before = leaves == *ours;
+                // a packet that is of no connection (invalid), though it has the tuple of one
+                if !as_before && *ours == orig && t.ends == arrives {
+                    return Learnt::Nothing;
+                }
+                may |= c.over;
+                c.over |= as_before && f.flags & RST != 0;
+                if as_before && first.is_some() {
+                    return Learnt::Nothing;
+                }
+            }
+            None => may = true,
+        }
+        if !may {
+            return Learnt::Nothing;
+        }
+        let same = self.connections.get(&orig).map(|c| c.replies);
+        let replies = (ours.inverse(), t.ends.inverse());
+        if same == Some(replies) {
+            return Learnt::Nothing;
+        }
+        if *ours != t.ends && !self.may_differ((&orig, ours), (&arrives, &t.ends)) {
+            return Learnt::Nothing;
+        }
+        self.forget(&orig);
+        self.enter(orig, arrives, replies, port);
+        match *ours == t.ends {
+            true => Learnt::Nothing,
+            false => Learnt::Drawn,
+        }
+    }
+
+    /// May both have other ports: in the chain's tuples, as they arrive and leave, and in the kernel's?
+    fn may_differ(&self, chain: (&Ends, &Ends), kernel: (&Ends, &Ends)) -> bool {
+        let differ = |side: &Side| side.of(chain.1).port != side.of(kernel.1).port;
+        [Side::Src, Side::Dst]
+            .into_iter()
+            .filter(differ)
+            .all(|side| {
+                // of ICMP, the destination's is the type
+                if chain.1.is_icmp() && side == Side::Dst {
+                    return false;
+                }
+                let kept = |(came, left): (&Ends, &Ends)| side.of(came).port == side.of(left).port;
+                let came_so = side.of(chain.0).port != side.of(kernel.0).port;
+                match (kept(chain), kept(kernel)) {
+                    _ if self.free => true,
+                    (true, true) => came_so,
+                    (ours, theirs) => {
+                        let taken = |t: &Ends| {
+                            self.connections.contains_key(t) || self.replies.contains_key(t)
+                        };
+                        let ours = ours
+                            || taken(&side.kept(chain).inverse())
+                            || self
+                                .same_source(chain.0, |c| c.replies.0.inverse().src == chain.1.src);
+                        let theirs = theirs
+                            || self.taken.contains_key(&side.kept(kernel).inverse())
+                            || self.same_source(chain.0, |c| {
+                                c.replies.1.inverse().src == kernel.1.src
+                            });
+                        ours && theirs
+                    }
+                }
+            })
+    }
+
+    /// Is there a connection of the same source, for which this holds? It gets the end that it has already.
+    fn same_source(&self, orig: &Ends, holds: impl Fn(&Conn) -> bool) -> bool {
+        let same = |o: &Ends| (o.src, o.protocol, o.v6) == (orig.src, orig.protocol, orig.v6);
+        let mut all = self.connections.iter();
+        all.any(|(o, c)| same(o) && holds(c))
+    }
+
+    fn enter(&mut self, orig: Ends, arrives: Ends, replies: (Ends, Ends), port: usize) {
+        self.drop_pair(&replies.0, &replies.1);
+        if replies.0 != replies.1 {
+            self.to_kernel.insert(replies.0, replies.1);
+            self.from_kernel.insert(replies.1, replies.0);
+        }
+        for t in [arrives, replies.1] {
+            *self.taken.entry(t).or_default() += 1;
+        }
+        self.replies.insert(replies.0, orig);
+        let over = false;
+        let conn = Conn {
+            replies,
+            port,
+            over,
+        };
+        self.connections.insert(orig, conn);
+    }
+
+    /// The connection of this first packet is gone on both sides.
+    fn forget(&mut self, orig: &Ends) {
+        let Some(c) = self.connections.remove(orig) else {
+            return;
+        };
+        let arrives = self.to_kernel.get(orig).copied().unwrap_or(*orig);
+        for t in [arrives, c.replies.1] {
+            if let Some(n) = self.taken.get_mut(&t) {
+                *n -= 1;
+                if *n == 0 {
+                    self.taken.remove(&t);
+                }
+            }
+        }
+        if self.replies.get(&c.replies.0) == Some(orig) {
+            self.replies.remove(&c.replies.0);
+            self.drop_pair(&c.replies.0, &c.replies.1);
+        }
+    }
+
+    /// What is left of connections that are gone.
+    fn drop_pair(&mut self, ours: &Ends, theirs: &Ends) {
+        if let Some(t) = self.to_kernel.remove(ours) {
+            self.from_kernel.remove(&t);
+        }
+        if let Some(o) = self.from_kernel.remove(theirs) {
+            self.to_kernel.remove(&o);
+        }
+    }
+}
+
+/// One end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Src,
+    Dst,
+}
+
+impl Side {
+    fn of(self, e: &Ends) -> Place {
+        match self {
+            Side::Src => e.src,
+            Side::Dst => e.dst,
+        }
+    }
+    /// A tuple as it would leave with the port that it came with.
+    fn kept(self, (came, left): (&Ends, &Ends)) -> Ends {
+        let mut e = *left;
+        match self {
+            Side::Src => e.src.port = came.src.port,
+            Side::Dst => e.dst.port = came.dst.port,
+        }
+        e
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ends::tests::{frame, udp};
+
+    const HOST: [u8; 4] = [10, 0, 0, 1];
+    const OTHER: [u8; 4] = [10, 0, 0, 2];
+    const OWN: [u8; 4] = [203, 0, 113, 1];
+    const SERVER: [u8; 4] = [198, 51, 100, 7];
+
+    fn ends(f: &[u8]) -> Ends {
+        read(f).unwrap().ends
+    }
+
+    /// A frame of the kernel's that came of something else.
+    fn to_chain(c: &Chosen, f: &[u8]) -> Vec<u8> {
+        c.to_chain(f, (&[], &[]))
+    }
+
+    /// A first packet that leaves with these ports.
+    fn begins(c: &mut Chosen, f: &[u8], ours: u16, theirs: u16) -> Learnt {
+        let out = |port| udp(OWN, port, SERVER, 53);
+        c.learn(0, f, &ends(&out(ours)), &out(theirs))
+    }
+
+    #[test]
+    fn a_connection_has_two_ports() {
+        let mut c = Chosen::new(false);
+        let first = udp(HOST, 4000, SERVER, 53);
+        assert_eq!(begins(&mut c, &first, 4000, 4000), Learnt::Nothing);
+        let second = udp(OTHER, 4000, SERVER, 53);
+        assert_eq!(begins(&mut c, &second, 7000, 9000), Learnt::Drawn);
+        // a reply, and an error about the connection
+        let reply = |port| udp(SERVER, 53, OWN, port);
+        assert_eq!(c.to_kernel(&reply(7000)), Sent::Mapped(reply(9000)));
+        assert_eq!(c.to_kernel(&reply(4000)), Sent::Same);
+        assert_eq!(c.to_kernel(&reply(9000)), Sent::Stranger);
+        // one of no connection passes as it came
+        let passed = c.to_chain(&reply(9000), (&reply(7000), &reply(9000)));
+        assert_eq!(passed, reply(7000));
+        let about = |port| {
+            let quoted = &udp(OWN, port, SERVER, 53)[14..];
+            let text = [&[3, 3, 0, 0, 0, 0, 0, 0][..], quoted].concat();
+            frame(SERVER, OWN, 1, &text)
+        };
+        assert_eq!(c.to_kernel(&about(7000)), Sent::Mapped(about(9000)));
+        // later packets as they leave the kernel, and its errors about replies
+        assert_eq!(
+            to_chain(&c, &udp(OWN, 9000, SERVER, 53)),
+            udp(OWN, 7000, SERVER, 53)
+        );
+        let back = |port| {
+            let quoted = &reply(port)[14..];
+            let text = [&[3, 3, 0, 0, 0, 0, 0, 0][..], quoted].concat();
+            frame(OWN, SERVER, 1, &text)
+        };
+        assert_eq!(to_chain(&c, &back(9000)), back(7000));
+        // what is of no connection leaves as it came, and changes nothing
+        let out = ends(&second);
+        assert_eq!(c.learn(0, &second, &out, &second), Learnt::Nothing);
+        // it stays so: another port is no choice any more
+        assert_eq!(begins(&mut c, &second, 7001, 9000), Learnt::Nothing);
+        assert_eq!(
+            to_chain(&c, &udp(OWN, 9000, SERVER, 53)),
+            udp(OWN, 7000, SERVER, 53)
+        );
+        assert!(c.strays(1, &second) && !c.strays(0, &second));
+    }
+
+    #[test]
+    fn who_may_keep_a_port_keeps_it() {
+        let mut c = Chosen::new(false);
+        let first = udp(HOST, 4000, SERVER, 53);
+        assert_eq!(begins(&mut c, &first, 4000, 9000), Learnt::Nothing);
+        assert_eq!(begins(&mut c, &first, 7000, 4000), Learnt::Nothing);
+        assert_eq!(begins(&mut c, &first, 7000, 9000), Learnt::Nothing);
+        // where rules draw in any case, that says nothing
+        let mut c = Chosen::new(true);
+        assert_eq!(begins(&mut c, &first, 4000, 9000), Learnt::Drawn);
+        // another address is no choice
+        let mut c = Chosen::new(true);
+        let (ours, theirs) = (udp(OWN, 1, SERVER, 53), udp(OTHER, 1, SERVER, 53));
+        assert_eq!(c.learn(0, &first, &ends(&ours), &theirs), Learnt::Nothing);
+        assert_eq!(to_chain(&c, &theirs), theirs);
+    }
+}
