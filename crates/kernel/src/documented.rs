@@ -71,11 +71,11 @@ known! {
     NO_TCP: "TCP for the router itself",
         "a kernel has TCP, and resets connections that nobody waits for; Onefold's router has none";
     DRAWN: "ports and identifiers that are drawn",
-        "where a connection cannot keep its own, chain and kernel draw others: they are compared as a one-to-one mapping \
-         of connections, and are not held against the range that a rule names";
+        "where a connection cannot keep its own, chain and kernel draw others: they are compared as a one-to-one \
+         mapping of connections, and are not held against the range that a rule names";
     STRAYS: "packets of a translated connection that come by another port than its first one",
-        "the kernel drops such a packet and the connection if that is masqueraded (nf_nat_core.c); for Onefold it is one \
-         of the connection's";
+        "the kernel drops such a packet and the connection if that is masqueraded (nf_nat_core.c); for Onefold it is \
+         one of the connection's";
     STRANGER: "packets to a port that only the kernel has drawn",
         "the chain has no connection there";
     BAD_UDP: "UDP with a wrong length or checksum, for the router itself",

@@ -1,11 +1,12 @@
 //! Which end a connection gets: as the kernel chooses, so that no two connections have the same replies.
 //!
-//! Source: Linux, net/netfilter/nf_nat_core.c, `get_unique_tuple` and `nf_nat_l4proto_unique_tuple`. A source that is in
-//! the range keeps its end; one that is known gets the end that it has for other destinations; then the port that it
+//! Source: Linux, net/netfilter/nf_nat_core.c, `get_unique_tuple` and `nf_nat_l4proto_unique_tuple`. A source that is
+//! in the range keeps its end; one that is known gets the end that it has for other destinations; then the port that it
 //! has, at an address of the range; then ports from a random one on. Whatever is taken by another connection, with the
 //! same destination, is not chosen; where nothing is free the connection will not be entered.
 //!
-//! Not as there: a connection that waits for the end of its last packets (TIME_WAIT) keeps its ports until it has ended.
+//! Not as there: a connection that waits for the end of its last packets (TIME_WAIT) keeps its ports until it has
+//! ended.
 
 use super::key::Ends;
 use super::range::{Range, Side, port_in};

@@ -9,8 +9,8 @@
 //!
 //! - addresses: `203.0.113.1`, `203.0.113.1-203.0.113.4` (source and destination decide which), `192.168.0.0/24` (the
 //!   first 24 bits are these, the others stay), `-` (the address stays);
-//! - then ports: `8080`, `1024-65535`; none: the port stays if it can; `offset N`: the port moves by the distance of the
-//!   range's first one from N;
+//! - then ports: `8080`, `1024-65535`; none: the port stays if it can; `offset N`: the port moves by the distance of
+//!   the range's first one from N;
 //! - then `random` (or `random-fully`): any port, whatever the packet has; `persistent`: the source alone decides which
 //!   address.
 //!

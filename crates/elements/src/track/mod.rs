@@ -3,10 +3,10 @@
 //! A packet comes to a [ConnTrack](conn_track) where it enters a function, before any rule, and leaves at the output of
 //! its state (new, established, related, invalid, untracked). Its connection is entered in the table only when it has
 //! passed the rules: at a [ConnConfirm](conn_confirm) behind them; a packet that is dropped leaves no connection. The
-//! Where rules translate addresses, a [ConnDstNat](conn_nat) in front of the rules and a ConnSrcNat behind them do it as
-//! the connection says; a [ConnStatus](conn_status) tells packets apart behind them. The
-//! table itself is a [ConnTable](conn_table), which both name; [`table`] is what it holds, [`headers`] what is read of
-//! packets, [`tcp`] the state machine of TCP.
+//! Where rules translate addresses, a [ConnDstNat](conn_nat) in front of the rules and a ConnSrcNat behind them do it
+//! as the connection says; a [ConnStatus](conn_status) tells packets apart behind them. The table itself is a
+//! [ConnTable](conn_table), which both name; [`table`] is what it holds, [`headers`] what is read of packets, [`tcp`]
+//! the state machine of TCP.
 //!
 //! Source: Linux, net/netfilter/nf_conntrack_core.c, nf_conntrack_proto_{tcp,udp,icmp,icmpv6,generic}.c. What is not
 //! the same is listed at [`conn_table`].

@@ -438,7 +438,8 @@ proptest! {
                     };
                     c.ends = r.now + stays;
                     c.seen |= reply;
-                    let known = ConnClass { reply, seen_reply: c.seen, assured: c.assured, ..ConnClass::without(state) };
+                    let (seen_reply, assured) = (c.seen, c.assured);
+                    let known = ConnClass { reply, seen_reply, assured, ..ConnClass::without(state) };
                     ConnClass { confirmed: true, ..known }
                 }
                 None if what == 2 => ConnClass::without(ConnState::Invalid),

@@ -1,8 +1,8 @@
 //! Translated connections: what their packets become, and the packet that is on its way through the rules.
 //!
-//! A connection whose ends are translated has two tuples: as its first packet arrives, and as that leaves. Packets of the
-//! original direction arrive as the first one, replies as the inverse of the second; each is looked up by its own key,
-//! and becomes the other one. What is not translated has no entry here.
+//! A connection whose ends are translated has two tuples: as its first packet arrives, and as that leaves. Packets of
+//! the original direction arrive as the first one, replies as the inverse of the second; each is looked up by its own
+//! key, and becomes the other one. What is not translated has no entry here.
 //!
 //! The packet that was tracked last is *in hand* until the next one is ([`InHand`]): the elements behind translate
 //! *it*, whatever it has become on its way; netfilter keeps the same in `skb->_nfct`. All elements that name a table

@@ -1,10 +1,9 @@
 //! `iptables-save` and `ip6tables-save`.
 //!
 //! What forwarded packets pass is taken: FORWARD of the table filter, PREROUTING and POSTROUTING of the table nat, and
-//! what lets packets pass or drops them in the tables raw, mangle and security, with all that they jump to; or one chain
-//! of one table, where one is named.
-//! Packets from port 0 to port 1 come in by the inside interface and go out by the outside one, the others the other
-//! way round. Chains that these packets do not pass are not looked at.
+//! what lets packets pass or drops them in the tables raw, mangle and security, with all that they jump to; or one
+//! chain of one table, where one is named. Packets from port 0 to port 1 come in by the inside interface and go out by
+//! the outside one, the others the other way round. Chains that these packets do not pass are not looked at.
 
 mod nat;
 mod options;

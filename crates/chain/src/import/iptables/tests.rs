@@ -131,7 +131,8 @@ fn chains_directions_and_the_policy() {
         ]
     );
     // another chain, of another table
-    let text = "*mangle\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -p 89 -j DROP\nCOMMIT\n*filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n";
+    let text = "*mangle\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -p 89 -j DROP\nCOMMIT\n\
+                *filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n";
     let set = read(text, Some("mangle/PREROUTING")).unwrap();
     assert_eq!(
         (lines(&set.rules), set.down),

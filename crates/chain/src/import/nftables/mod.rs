@@ -1,9 +1,8 @@
 //! `nft -j list ruleset`: nftables as JSON.
 //!
-//! The base chains at hook forward are taken, with those at hooks prerouting and postrouting (or the chain that was asked
-//! for, alone), and all that they jump to. Families `ip`
-//! and `inet` are read for IPv4 rules, `ip6` and `inet` for IPv6 rules. JSON has no lines: places are those of each
-//! rule's text in the file.
+//! The base chains at hook forward are taken, with those at hooks prerouting and postrouting (or the chain that was
+//! asked for, alone), and all that they jump to. Families `ip` and `inet` are read for IPv4 rules, `ip6` and `inet` for
+//! IPv6 rules. JSON has no lines: places are those of each rule's text in the file.
 
 mod expr;
 mod nat;
@@ -45,6 +44,19 @@ fn place(key: &str, body: &Value, number: u32) -> Arc<RulePlace> {
     })
 }
 
+/// Base chains of types that cannot be taken, or not where one chain was asked for by name.
+fn refuse_others(found: &Objects<'_>, request: &Request<'_>, errors: &mut Errors) {
+    let nat_chains = found.nat.iter().map(|(k, _)| (k, "nat"));
+    let others = found.others.iter().map(|(k, kind)| (k, kind.as_str()));
+    let named = nat_chains.filter(|_| request.chain.is_some());
+    for (k, kind) in others.chain(named) {
+        if let Some((_, line)) = found.rules.get(k).and_then(|r| r.first()) {
+            let why = "has rules; only those of type filter and nat can be taken";
+            errors.push((*line, format!("chain '{k}' of type '{kind}' {why}")));
+        }
+    }
+}
+
 /// Reads a file; errors are (line, message).
 pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
     let root: Value = serde_json::from_str(text).map_err(|e| {
@@ -65,18 +77,7 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
     let found = Objects::sort(objects, &places, request.family, &mut errors);
     let rules = &found.rules;
     let start = choose(request, &found.bases, rules, &mut errors);
-    let nat_chains = found.nat.iter().map(|(k, _)| (k, "nat"));
-    let others = found.others.iter().map(|(k, kind)| (k, kind.as_str()));
-    let named = nat_chains.filter(|_| request.chain.is_some());
-    for (k, kind) in others.chain(named) {
-        if rules.get(k).is_some_and(|r| !r.is_empty()) {
-            let line = rules.get(k).and_then(|r| r.first()).map_or(1, |r| r.1);
-            errors.push((
-                line,
-                format!("chain '{k}' of type '{kind}' has rules; only those of type filter and nat can be taken"),
-            ));
-        }
-    }
+    refuse_others(&found, request, &mut errors);
     let Some((start, default)) = start else {
         return Err(errors);
     };

@@ -57,8 +57,8 @@ impl Lists {
     }
 }
 
-/// Lines for each group, with questions about connections answered. A rule that takes no packet of a group is not in its
-/// list; one that takes none of any is in the last one, so that it is shown.
+/// Lines for each group, with questions about connections answered. A rule that takes no packet of a group is not in
+/// its list; one that takes none of any is in the last one, so that it is shown.
 pub(super) fn for_groups(lines: &[Line], groups: &[Group], six: bool) -> Vec<Vec<Line>> {
     let mut listed = vec![false; lines.len()];
     let mut out = Vec::new();
