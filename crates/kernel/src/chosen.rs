@@ -152,7 +152,9 @@ impl Chosen {
                 if !as_before && *ours == orig && t.ends == arrives {
                     return Learnt::Nothing;
                 }
-                may |= c.over;
+                // what has passed as it came, and is translated now, was of no connection: its header was malformed
+                let passed = first.is_none() && c.replies.0.inverse() == orig;
+                may |= c.over || passed && !as_before;
                 c.over |= as_before && f.flags & RST != 0;
                 if as_before && first.is_some() {
                     return Learnt::Nothing;
@@ -363,6 +365,25 @@ mod tests {
             udp(OWN, 7000, SERVER, 53)
         );
         assert!(c.strays(1, &second) && !c.strays(0, &second));
+    }
+
+    #[test]
+    fn what_was_of_no_connection_leaves_the_ports_open() {
+        let mut c = Chosen::new(false);
+        let to = |port| udp(HOST, 4000, SERVER, port);
+        let out = |from, port| udp(OWN, from, SERVER, port);
+        // another host has the port already, so that this one's first connection has one that is drawn
+        begins(&mut c, &udp(OTHER, 4000, SERVER, 53), 4000, 4000);
+        begins(&mut c, &to(53), 7000, 9000);
+        // malformed: it passes as it came; then one of a connection, which gets the end that its source has
+        let same = ends(&to(99));
+        assert_eq!(c.learn(0, &to(99), &same, &to(99)), Learnt::Nothing);
+        let learnt = c.learn(0, &to(99), &ends(&out(7000, 99)), &out(9000, 99));
+        assert_eq!(learnt, Learnt::Drawn);
+        assert_eq!(to_chain(&c, &out(9000, 99)), out(7000, 99));
+        // from then on it stays
+        let learnt = c.learn(0, &to(99), &ends(&out(7001, 99)), &out(9000, 99));
+        assert_eq!(learnt, Learnt::Nothing);
     }
 
     #[test]
