@@ -47,7 +47,7 @@ pub fn data(part: &str) -> Option<PathBuf> {
 }
 
 /// A file of the published rulesets that `scripts/rulesets.sh` fetches, or `None`, said as a [`skip`], where it is
-/// missing.
+/// missing. Where there is no folder of them, that is listed and no more: nobody has to reach others' servers.
 #[track_caller]
 pub fn ruleset(part: &str) -> Option<PathBuf> {
     let base = std::env::var_os(RULESETS).map_or_else(|| root().join("../rulesets"), PathBuf::from);
@@ -55,10 +55,14 @@ pub fn ruleset(part: &str) -> Option<PathBuf> {
     if path.exists() {
         return Some(path);
     }
-    skip(format!(
+    let why = format!(
         "published rulesets: no {} ({RULESETS} names the folder, scripts/rulesets.sh fetches it)",
         path.display()
-    ));
+    );
+    match base.exists() {
+        true => skip(why),
+        false => list(&why),
+    }
     None
 }
 
@@ -84,6 +88,16 @@ pub fn tool(name: &str) -> bool {
 /// Where nothing may skip ([`NO_SKIP`]).
 #[track_caller]
 pub fn skip(reason: impl Display) {
+    list(&reason);
+    assert!(
+        std::env::var_os(NO_SKIP).is_none_or(|v| v != "1"),
+        "nothing may skip here ({NO_SKIP}=1), but this did: {reason}"
+    );
+}
+
+/// Prints and writes down why a test does not do its work here.
+#[track_caller]
+fn list(reason: &dyn Display) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
     let file = std::panic::Location::caller().file();
@@ -97,10 +111,6 @@ pub fn skip(reason: impl Display) {
             .open(list)
             .and_then(|mut f| f.write_all(line.as_bytes()));
     }
-    assert!(
-        std::env::var_os(NO_SKIP).is_none_or(|v| v != "1"),
-        "nothing may skip here ({NO_SKIP}=1), but this did: {reason}"
-    );
 }
 
 #[cfg(test)]
