@@ -362,11 +362,15 @@ impl Rules<'_> {
                 it.by_ref().for_each(drop);
                 Target::Nothing
             }
+            // it fills in what a host's own packets lack; a packet that has come has its checksums
+            "CHECKSUM" => {
+                it.by_ref().for_each(drop);
+                Target::Nothing
+            }
             // the targets of extensions are written in capitals; chains may be, too, but then they are in the file
             "MARK" | "CONNMARK" | "NFQUEUE" | "QUEUE" | "TCPMSS" | "TOS" | "DSCP" | "TTL"
             | "HL" | "CT" | "NOTRACK" | "TEE" | "TPROXY" | "SET" | "ULOG" | "CLASSIFY"
-            | "SECMARK" | "CONNSECMARK" | "CHECKSUM" | "AUDIT" | "TRACE" | "IDLETIMER"
-            | "SYNPROXY" => {
+            | "SECMARK" | "CONNSECMARK" | "AUDIT" | "TRACE" | "IDLETIMER" | "SYNPROXY" => {
                 return Err(format!("target '{v}' is not supported"));
             }
             _ => Target::Jump(v.to_string()),

@@ -1,5 +1,6 @@
 //! The expressions of a rule.
 
+use super::cases::Case;
 use super::set::{self, Sets};
 use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, Target};
 use crate::import::ports::{complement, test, union};
@@ -26,13 +27,23 @@ pub struct Reader<'a> {
 
 /// A rule while its expressions are read.
 #[derive(Default)]
-struct Draft {
-    tests: Vec<String>,
-    interfaces: Vec<InterfaceTest>,
+pub(super) struct Draft {
+    pub tests: Vec<String>,
+    pub interfaces: Vec<InterfaceTest>,
     /// Protocols that are left by the tests so far; `None`: any.
     protocols: Option<Vec<u8>>,
     /// It cannot match a packet of this family.
-    never: bool,
+    pub never: bool,
+}
+
+impl Draft {
+    /// What an element adds to it: nothing so far.
+    pub fn behind(&self) -> Draft {
+        Draft {
+            protocols: self.protocols.clone(),
+            ..Draft::default()
+        }
+    }
 }
 
 /// One comparison.
@@ -43,7 +54,7 @@ struct Match<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads a rule, which may be several one behind the other (`vmap`). None: it is about the other family.
+    /// Reads a rule, which may be several one behind the other ([`super::cases`]). None: it is about the other family.
     pub fn rule(
         &mut self,
         body: &Value,
@@ -53,7 +64,7 @@ impl Reader<'_> {
         let mut d = Draft::default();
         let mut errors = Vec::new();
         let mut target = Target::Nothing;
-        let mut cases: Option<Vec<(String, Target)>> = None;
+        let mut cases: Option<Vec<Case>> = None;
         for e in body
             .get("expr")
             .and_then(Value::as_array)
@@ -64,7 +75,18 @@ impl Reader<'_> {
                 errors.push("an expression that is no object".to_string());
                 continue;
             };
+            let mapped = |c: &Vec<Case>| c.iter().any(|c| c.target.is_some());
+            if cases.as_ref().is_some_and(mapped) && !matches!(kind.as_str(), "counter" | "log") {
+                errors.push(format!("statement '{kind}' behind 'vmap' is not supported"));
+                continue;
+            }
+            let several =
+                kind == "vmap" || v.get("left").is_some_and(|l| l.get("concat").is_some());
             let result = match kind.as_str() {
+                _ if several && cases.is_some() => {
+                    Err("a rule with several maps or concatenations is not supported".into())
+                }
+                "match" if several => self.concatenated(v, table, &d).map(|c| cases = Some(c)),
                 "match" => self.comparison(v, table, &mut d),
                 "counter" => Ok(()),
                 "continue" => Ok(()),
@@ -89,7 +111,7 @@ impl Reader<'_> {
                         Err(e) => Err(e),
                     }
                 }
-                "vmap" => self.states(v, table).map(|c| cases = Some(c)),
+                "vmap" => self.verdict_map(v, table, &d).map(|c| cases = Some(c)),
                 other => Err(format!("statement '{other}' is not supported")),
             };
             if let Err(e) = result {
@@ -102,23 +124,24 @@ impl Reader<'_> {
         if !errors.is_empty() {
             return Err(errors);
         }
-        let rule = |test: Option<String>, target: Target| ChainRule {
-            tests: d.tests.iter().cloned().chain(test).collect(),
-            interfaces: d.interfaces.clone(),
-            target,
+        let one = Case {
+            tests: Vec::new(),
+            interfaces: Vec::new(),
+            target: None,
+        };
+        let rule = |case: Case| ChainRule {
+            tests: d.tests.iter().cloned().chain(case.tests).collect(),
+            interfaces: [d.interfaces.clone(), case.interfaces].concat(),
+            target: case.target.unwrap_or_else(|| target.clone()),
             line,
             place: None,
         };
-        Ok(match cases {
-            Some(cases) => (cases.into_iter())
-                .map(|(test, target)| rule(Some(test), target))
-                .collect(),
-            None => vec![rule(None, target)],
-        })
+        let cases = cases.unwrap_or_else(|| vec![one]);
+        Ok(cases.into_iter().map(rule).collect())
     }
 
     /// What a statement, or a verdict of a map, does with packets.
-    fn verdict(&self, kind: &str, v: &Value, table: &str) -> Result<Target, String> {
+    pub(super) fn verdict(&self, kind: &str, v: &Value, table: &str) -> Result<Target, String> {
         let goal = || {
             let name = v.get("target").and_then(Value::as_str).unwrap_or("");
             super::key(table, name)
@@ -132,31 +155,6 @@ impl Reader<'_> {
             "continue" => Target::Nothing,
             other => return Err(format!("verdict '{other}' is not supported")),
         })
-    }
-
-    /// `ct state vmap { established : accept, invalid : drop }`: a test and a target for each.
-    fn states(&self, v: &Value, table: &str) -> Result<Vec<(String, Target)>, String> {
-        let key = v.get("key").and_then(|k| k.get("ct"));
-        let key = key.and_then(|c| c.get("key")).and_then(Value::as_str);
-        if key != Some("state") {
-            return Err("statement 'vmap' is supported on 'ct state' alone".into());
-        }
-        let data = v.get("data").and_then(|d| d.get("set"));
-        let Some(all) = data.and_then(Value::as_array) else {
-            return Err("statement 'vmap' with a map by name is not supported".into());
-        };
-        let mut cases = Vec::new();
-        for pair in all {
-            let (states, verdict) = match pair.as_array().map(Vec::as_slice) {
-                Some([states, verdict]) => (states, verdict),
-                _ => return Err("a map's element that is no pair".into()),
-            };
-            let found = verdict.as_object().and_then(|m| m.iter().next());
-            let (kind, body) = found.ok_or("a map's element without a verdict")?;
-            let test = connection_test("state", &words(states)?)?;
-            cases.push((test, self.verdict(kind, body, table)?));
-        }
-        Ok(cases)
     }
 
     /// `ct state established,related`, `ct direction reply`, `ct status assured`.
@@ -176,7 +174,12 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn comparison(&mut self, v: &Value, table: &str, d: &mut Draft) -> Result<(), String> {
+    pub(super) fn comparison(
+        &mut self,
+        v: &Value,
+        table: &str,
+        d: &mut Draft,
+    ) -> Result<(), String> {
         let op = v.get("op").and_then(Value::as_str).unwrap_or("==");
         let (Some(left), Some(right)) = (v.get("left"), v.get("right")) else {
             return Err("a match without 'left' and 'right'".into());

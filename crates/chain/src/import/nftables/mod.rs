@@ -4,6 +4,7 @@
 //! asked for, alone), and all that they jump to. Families `ip` and `inet` are read for IPv4 rules, `ip6` and `inet` for
 //! IPv6 rules. JSON has no lines: places are those of each rule's text in the file.
 
+mod cases;
 mod expr;
 mod nat;
 mod set;
@@ -300,8 +301,9 @@ impl<'a> Objects<'a> {
                     found.rules.entry(chain).or_default().push((body, line));
                 }
                 "set" => found.sets.add(s("table"), s("name"), body),
-                "map" | "flowtable" | "ct helper" | "counter" | "quota" | "limit"
-                | "ct timeout" | "ct expectation" | "synproxy" | "secmark" | "element" => {}
+                "map" => found.sets.add_map(s("table"), s("name"), body),
+                "flowtable" | "ct helper" | "counter" | "quota" | "limit" | "ct timeout"
+                | "ct expectation" | "synproxy" | "secmark" | "element" => {}
                 other => errors.push((line, format!("object '{other}' is not supported"))),
             }
         }

@@ -11,6 +11,26 @@ const MAX_VALUES: usize = 100_000;
 #[derive(Default)]
 pub struct Sets<'a> {
     sets: HashMap<(String, String), &'a Value>,
+    maps: HashMap<(String, String), &'a Value>,
+}
+
+/// An element without its comment or counter.
+pub fn plain(e: &Value) -> &Value {
+    e.get("elem").and_then(|e| e.get("val")).unwrap_or(e)
+}
+
+/// What rules, or time, change is not what stands in the file.
+fn unchanging(body: &Value, name: &str) -> Result<(), String> {
+    for (flag, what) in [
+        ("dynamic", "that rules change"),
+        ("timeout", "whose elements expire"),
+    ] {
+        let flags = body.get("flags").and_then(Value::as_array);
+        if flags.is_some_and(|f| f.iter().any(|f| f == flag)) {
+            return Err(format!("set '@{name}' {what}"));
+        }
+    }
+    Ok(())
 }
 
 impl<'a> Sets<'a> {
@@ -18,6 +38,20 @@ impl<'a> Sets<'a> {
     pub fn add(&mut self, table: &str, name: &str, body: &'a Value) {
         self.sets
             .insert((table.to_string(), name.to_string()), body);
+    }
+
+    /// Remembers a map.
+    pub fn add_map(&mut self, table: &str, name: &str, body: &'a Value) {
+        self.maps
+            .insert((table.to_string(), name.to_string()), body);
+    }
+
+    /// The pairs of a map by name; `None`: it has none.
+    pub fn map(&self, table: &str, name: &str) -> Result<Option<&'a Vec<Value>>, String> {
+        let map = self.maps.get(&(table.to_string(), name.to_string()));
+        let map = map.ok_or_else(|| format!("map '@{name}' is not in the file"))?;
+        unchanging(map, name)?;
+        Ok(map.get("elem").and_then(Value::as_array))
     }
 
     /// The plain values that the right side of a comparison stands for: strings, numbers, prefixes, ranges.
@@ -32,18 +66,7 @@ impl<'a> Sets<'a> {
                     .sets
                     .get(&(table.to_string(), name.to_string()))
                     .ok_or_else(|| format!("set '@{name}' is not in the file"))?;
-                for (flag, what) in [
-                    ("dynamic", "that rules change"),
-                    ("timeout", "whose elements expire"),
-                ] {
-                    let has = set
-                        .get("flags")
-                        .and_then(Value::as_array)
-                        .is_some_and(|f| f.iter().any(|f| f == flag));
-                    if has {
-                        return Err(format!("set '@{name}' {what}"));
-                    }
-                }
+                unchanging(set, name)?;
                 match set.get("elem") {
                     Some(e) => e,
                     None => return Ok(out),
@@ -57,8 +80,7 @@ impl<'a> Sets<'a> {
                     return Err(format!("more than {MAX_VALUES} values in a set"));
                 }
                 for e in all {
-                    // an element with a comment or counter
-                    out.push(e.get("elem").and_then(|e| e.get("val")).unwrap_or(e));
+                    out.push(plain(e));
                 }
             }
             None => out.push(list),

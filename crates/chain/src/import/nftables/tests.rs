@@ -197,7 +197,7 @@ fn what_cannot_be_expressed_is_refused_by_name() {
             m("==", "ether saddr", "\"x\"")
         )),
         "match on 'ether saddr' is not supported; statement 'limit' is not supported; \
-         statement 'vmap' is supported on 'ct state' alone"
+         a 'vmap' without 'key' and 'data'"
     );
     assert_eq!(
         why(&m("==", "meta mark", "1")),
@@ -281,6 +281,121 @@ fn connections() {
             .any(|e| e.0 == 4 && e.1.contains("'notrack' is not supported")),
         "{e:?}"
     );
+}
+
+/// Verdict maps and concatenations: a rule for each element, in the order of the file.
+#[test]
+fn maps_and_concatenations_are_several_rules() {
+    let pay = |p: &str, f: &str| {
+        format!("{{\"payload\": {{\"protocol\": \"{p}\", \"field\": \"{f}\"}}}}")
+    };
+    let read = |exprs: &[&str], family| parse(&file(exprs), &request(family, None));
+    let drop = "{\"drop\": null}";
+    let accept = "{\"accept\": null}";
+    let vmap = |key: &str, data: &str| {
+        format!("{{\"vmap\": {{\"key\": {key}, \"data\": {{\"set\": [{data}]}}}}}}")
+    };
+    let ports = format!("[22, {accept}], [{{\"range\": [80, 90]}}, {drop}]");
+    let set = read(&[&vmap(&pay("tcp", "dport"), &ports)], Family::V4).unwrap();
+    assert_eq!(
+        lines(&set.rules),
+        [
+            "3: allow tcp && dst port 22",
+            "3: deny tcp && (dst port >= 80 && dst port <= 90)"
+        ]
+    );
+    let key = format!(
+        "{{\"concat\": [{}, {}]}}",
+        pay("ip", "saddr"),
+        pay("udp", "dport")
+    );
+    let pair = |a: &str, p: u16| format!("{{\"concat\": [\"{a}\", {p}]}}");
+    let two = format!(
+        "[{}, {accept}], [{}, {drop}]",
+        pair("10.0.0.1", 53),
+        pair("10.0.0.2", 123)
+    );
+    let set = read(&[&vmap(&key, &two)], Family::V4).unwrap();
+    assert_eq!(
+        lines(&set.rules),
+        [
+            "3: allow src host 10.0.0.1 && udp && dst port 53",
+            "3: deny src host 10.0.0.2 && udp && dst port 123"
+        ]
+    );
+    // of the other family, no rule is left
+    assert!(
+        read(&[&vmap(&key, &two)], Family::V6)
+            .unwrap()
+            .rules
+            .is_empty()
+    );
+    let both = format!(
+        "{{\"set\": [{}, {}]}}",
+        pair("10.0.0.1", 53),
+        pair("10.0.0.2", 123)
+    );
+    let matches = |op: &str| {
+        format!("{{\"match\": {{\"op\": \"{op}\", \"left\": {key}, \"right\": {both}}}}}, {drop}")
+    };
+    let set = read(&[&matches("==")], Family::V4).unwrap();
+    assert_eq!(
+        lines(&set.rules),
+        [
+            "3: deny src host 10.0.0.1 && udp && dst port 53",
+            "3: deny src host 10.0.0.2 && udp && dst port 123"
+        ]
+    );
+    for (expr, why) in [
+        (matches("!="), "'!=' with concatenated values"),
+        (vmap(&key, &format!("[\"*\", {drop}]")), "an element '*'"),
+        (
+            vmap(&key, &format!("[53, {drop}]")),
+            "other parts than its key",
+        ),
+        (
+            format!("{{\"vmap\": {{\"key\": {key}, \"data\": \"@none\"}}}}"),
+            "map '@none' is not in the file",
+        ),
+        (
+            format!("{}, {accept}", vmap(&key, &two)),
+            "statement 'accept' behind 'vmap'",
+        ),
+        (
+            format!("{}, {}", matches("=="), vmap(&key, &two)).replace(&format!("{drop}, "), ""),
+            "several maps or concatenations",
+        ),
+    ] {
+        let e = read(&[&expr], Family::V4).unwrap_err();
+        assert!(e.iter().any(|e| e.1.contains(why)), "{why}: {e:?}");
+    }
+}
+
+/// A map by name, as `nft -j list ruleset` prints it.
+#[test]
+fn maps_have_names() {
+    let map = |flags: &str| {
+        format!(
+            "{{\"nftables\": [\n{{\"map\": {{\"family\": \"ip\", \"table\": \"t\", \"name\": \"m\", \
+             \"type\": \"inet_service\", \"map\": \"verdict\"{flags}, \"elem\": [[22, {{\"accept\": null}}], \
+             [{{\"elem\": {{\"val\": 23, \"comment\": \"no\"}}}}, {{\"drop\": null}}]]}}}},\n\
+             {{\"chain\": {{\"family\": \"ip\", \"table\": \"t\", \"name\": \"f\", \"type\": \"filter\", \
+             \"hook\": \"forward\", \"prio\": 0, \"policy\": \"drop\"}}}},\n\
+             {{\"rule\": {{\"family\": \"ip\", \"table\": \"t\", \"chain\": \"f\", \"expr\": [{{\"vmap\": \
+             {{\"key\": {{\"payload\": {{\"protocol\": \"tcp\", \"field\": \"dport\"}}}}, \"data\": \"@m\"}}}}]}}}}]}}"
+        )
+    };
+    let set = parse(&map(""), &request(Family::V4, None)).unwrap();
+    assert_eq!(
+        lines(&set.rules),
+        ["4: allow tcp && dst port 22", "4: deny tcp && dst port 23"]
+    );
+    let e = parse(
+        &map(", \"flags\": [\"dynamic\"]"),
+        &request(Family::V4, None),
+    )
+    .unwrap_err();
+    assert!(e[0].1.contains("that rules change"), "{e:?}");
 }
 
 /// A file with base chains (name, hook, priority, policy) that have a rule each.
