@@ -257,6 +257,10 @@ fn plan(args: &Args, clock: Clock, adapter: Option<Adapter>, attached: &[Attache
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<u8> {
+    if args.inputs.is_empty() {
+        // live: it may be reloaded for as long as the machine runs
+        onefold_table::return_large_blocks();
+    }
     let done = carry_out(args);
     log::ended(&args.log, &done);
     done

@@ -1,0 +1,19 @@
+//! What the heap keeps of large blocks.
+#![allow(unsafe_code)]
+
+/// Blocks of so many bytes and more go back to the system when they are freed.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const LARGE: i32 = 128 << 10;
+
+/// Large blocks of memory go back to the system when they are freed, from now on.
+///
+/// glibc begins so, but the first large block that is freed raises its limit, to 32 MiB in the end
+/// (`M_MMAP_THRESHOLD`, mallopt(3)). A chain that is reloaded for days makes programs and structures of half a
+/// megabyte each, on threads that come and go, and so in all of glibc's arenas: what is free lies in pieces between
+/// what is used, and the process looks as if it leaked (378 MB after an hour of reloads where 20 of 38 MB of an arena
+/// were in use). What it costs are page faults of those who make programs, never of packets.
+pub fn return_large_blocks() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: mallopt changes a limit of the allocator; it is thread-safe and takes no pointer
+    let _ = unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE) };
+}
