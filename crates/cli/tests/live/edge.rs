@@ -176,10 +176,16 @@ impl Connections {
             let (stop, rounds) = (stop.clone(), rounds.clone());
             std::thread::spawn(move || {
                 let (mut n, mut back) = (0u64, [0; 512]);
+                let ends = (s.local_addr().ok(), s.peer_addr().ok());
+                let begun = Instant::now();
+                let broken = |e: std::io::Error| -> ! {
+                    let seconds = begun.elapsed().as_secs();
+                    panic!("connection {i}, {ends:?}, after {seconds} s: {e}")
+                };
                 while !stop.load(Ordering::Relaxed) {
                     let said = [(n as u8).wrapping_add(i as u8); 512];
-                    s.write_all(&said).expect("the connection holds");
-                    s.read_exact(&mut back).expect("the connection holds");
+                    s.write_all(&said).unwrap_or_else(|e| broken(e));
+                    s.read_exact(&mut back).unwrap_or_else(|e| broken(e));
                     assert_eq!(said, back);
                     n += 1;
                     rounds.fetch_add(1, Ordering::Relaxed);

@@ -53,7 +53,12 @@ fn short_connection(to: [u8; 4], n: u64) {
     let mut data: [u8; 64] = std::array::from_fn(|i| (n as u8).wrapping_add(i as u8));
     s.write_all(&data).expect("it is open");
     let mut back = [0; 64];
-    s.read_exact(&mut back).expect("an answer");
+    if let Err(e) = s.read_exact(&mut back) {
+        panic!(
+            "no answer: short connection {n}, {:?} to {at}: {e}",
+            s.local_addr()
+        );
+    }
     data.reverse();
     assert_eq!(data, back);
 }
