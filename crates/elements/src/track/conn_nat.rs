@@ -24,7 +24,8 @@
 //! Source: Linux, net/netfilter/nf_nat_core.c; what is not the same is listed at [`super::choose`].
 
 use super::apply::{quotes_enough, redirects, write};
-use super::conn_track::table_of;
+use super::conn_track::{finished, table_of};
+use super::headers::is_fragment;
 use super::range::{Range, Side};
 use super::table::{ConnTable, millis};
 use super::translate::Rewrite;
@@ -34,7 +35,6 @@ use onefold_element::{
     Clock, ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, Port, StateId,
     StateStore, element_any, element_takes,
 };
-use onefold_packet::wire::{ipv4, ipv6};
 use onefold_packet::{Packet, Pkt};
 
 /// `ConnDstNat`.
@@ -84,15 +84,6 @@ impl ConnNat {
             table: StateId(u32::MAX),
             ranges: Vec::new(),
         })
-    }
-}
-
-/// Is it a piece of a packet?
-fn is_fragment(net: &[u8]) -> bool {
-    match net.first().map(|b| b >> 4) {
-        Some(4) => ipv4::Header::parse(net).is_some_and(|h| h.is_fragment()),
-        Some(6) => ipv6::Header::parse(net).is_some_and(|h| h.next_header() == 44),
-        _ => false,
     }
 }
 
@@ -149,12 +140,7 @@ impl Element for ConnNat {
                 Err(e) => errors.push(e),
             }
         }
-        match args.finish() {
-            Err(more) => errors.extend(more),
-            Ok(()) if errors.is_empty() => return Ok(()),
-            Ok(()) => {}
-        }
-        Err(errors)
+        finished(args, errors)
     }
 
     fn clock(&self, _: Clock) -> Clock {
@@ -220,24 +206,5 @@ fn note_destination(p: &mut Packet, to: &[u8; 16], v6: bool) {
     match v6 {
         false => p.anno.set_dst_ip([to[0], to[1], to[2], to[3]]),
         true => p.anno.set_dst_ip6(*to),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fragments_are_told() {
-        let mut b = [0u8; 40];
-        b[0] = 0x45;
-        b[3] = 40;
-        assert!(!is_fragment(&b));
-        b[6] = 0x20;
-        assert!(is_fragment(&b));
-        b[0] = 0x60;
-        b[6] = 44;
-        assert!(is_fragment(&b));
-        assert!(!is_fragment(&[]));
     }
 }

@@ -136,12 +136,16 @@ impl ClassOutputs {
                 Err(e) => errors.push(e),
             }
         }
-        match args.finish() {
-            Err(more) => errors.extend(more),
-            Ok(()) if errors.is_empty() => return Ok(()),
-            Ok(()) => {}
-        }
-        Err(errors)
+        finished(args, errors)
+    }
+}
+
+/// The end of a configuration that has been read with these errors.
+pub(super) fn finished(args: &mut Args<'_>, mut errors: ConfigErrors) -> Result<(), ConfigErrors> {
+    errors.extend(args.finish().err().into_iter().flatten());
+    match errors.is_empty() {
+        true => Ok(()),
+        false => Err(errors),
     }
 }
 

@@ -63,6 +63,8 @@ struct Ip<'a> {
     src: &'a [u8],
     dst: &'a [u8],
     protocol: u8,
+    /// Where the upper-layer header begins.
+    at: usize,
     /// From the upper-layer header to the packet's end, as the IP header says.
     upper: &'a [u8],
 }
@@ -86,6 +88,7 @@ fn ip(net: &[u8], quoted: bool) -> Result<Ip<'_>, &'static str> {
                 src: net.get(12..16).ok_or(CUT)?,
                 dst: net.get(16..20).ok_or(CUT)?,
                 protocol: h.protocol(),
+                at: header,
                 upper: net.get(header..end).ok_or(CUT)?,
             })
         }
@@ -96,17 +99,19 @@ fn ip(net: &[u8], quoted: bool) -> Result<Ip<'_>, &'static str> {
                 return Err(CUT);
             }
             let end = if quoted { net.len() } else { total };
-            let (protocol, offset, fragment, later) = upper6(net, h.next_header())
-                .ok_or("IPv6 extension headers that are cut off, too many, or lead to nothing")?;
-            if later || fragment && !quoted {
+            let chain = upper6(net, h.next_header());
+            if chain.later || chain.fragment && !quoted {
                 return Err("a fragment");
             }
+            let (protocol, at) = (chain.upper)
+                .ok_or("IPv6 extension headers that are cut off, too many, or lead to nothing")?;
             Ok(Ip {
                 src: net.get(8..24).ok_or(CUT)?,
                 dst: net.get(24..40).ok_or(CUT)?,
                 protocol,
+                at,
                 // headers that lead behind the end lead to nothing, which some protocols can do with
-                upper: net.get(offset..end).unwrap_or(&[]),
+                upper: net.get(at..end).unwrap_or(&[]),
             })
         }
         _ => Err(CUT),
@@ -116,10 +121,27 @@ fn ip(net: &[u8], quoted: bool) -> Result<Ip<'_>, &'static str> {
 /// Most extension headers.
 const MAX_EXTENSIONS: usize = 32;
 
-/// Protocol and place of the upper-layer header of an IPv6 packet, and whether it is a fragment, and a later one. The
-/// headers that Linux follows (`ipv6_skip_exthdr`): what else calls itself an extension is a protocol as any.
-fn upper6(net: &[u8], first: u8) -> Option<(u8, usize, bool, bool)> {
-    let (mut next, mut at, mut fragment) = (first, ipv6::LEN, false);
+/// What the extension headers of an IPv6 packet lead to.
+#[derive(Default)]
+struct Chain {
+    /// Protocol and place of the upper-layer header; `None`: they are cut off, too many, or lead to nothing.
+    upper: Option<(u8, usize)>,
+    /// There is a fragment header, and the packet is not whole.
+    fragment: bool,
+    /// It is another fragment than the first.
+    later: bool,
+}
+
+/// Follows the headers that Linux follows (`ipv6_skip_exthdr`): what else calls itself an extension is a protocol as
+/// any.
+fn upper6(net: &[u8], first: u8) -> Chain {
+    let mut chain = Chain::default();
+    chain.upper = follow(net, first, &mut chain.fragment, &mut chain.later);
+    chain
+}
+
+fn follow(net: &[u8], first: u8, fragment: &mut bool, later: &mut bool) -> Option<(u8, usize)> {
+    let (mut next, mut at) = (first, ipv6::LEN);
     for _ in 0..MAX_EXTENSIONS {
         let head = || net.get(at..).and_then(|b| b.first_chunk::<2>()).copied();
         let len = match next {
@@ -128,9 +150,10 @@ fn upper6(net: &[u8], first: u8) -> Option<(u8, usize, bool, bool)> {
             44 => {
                 let word = net.get(at + 2..).and_then(|b| b.first_chunk::<2>())?;
                 let word = u16::from_be_bytes(*word);
-                fragment |= word & 0xfff9 != 0;
+                *fragment |= word & 0xfff9 != 0;
                 if word & 0xfff8 != 0 {
-                    return Some((head()?[0], at + 8, true, true));
+                    *later = true;
+                    return Some((head()?[0], at + 8));
                 }
                 8
             }
@@ -138,11 +161,20 @@ fn upper6(net: &[u8], first: u8) -> Option<(u8, usize, bool, bool)> {
             51 => (usize::from(head()?[1]) + 2) * 4,
             // nothing follows
             59 => return None,
-            _ => return Some((next, at, fragment, false)),
+            _ => return Some((next, at)),
         };
         (next, at) = (head()?[0], at + len);
     }
     None
+}
+
+/// Is it a piece of a packet?
+pub(super) fn is_fragment(net: &[u8]) -> bool {
+    match net.first().map(|b| b >> 4) {
+        Some(4) => ipv4::Header::parse(net).is_some_and(|h| h.is_fragment()),
+        Some(6) => ipv6::Header::parse(net).is_some_and(|h| upper6(net, h.next_header()).fragment),
+        _ => false,
+    }
 }
 
 impl Ip<'_> {
@@ -199,19 +231,14 @@ impl Ip<'_> {
 /// Version 6, protocol, and where the upper-layer header begins; `quoted`: of a packet that is not there as a whole.
 pub(super) fn place_of_upper(net: &[u8], quoted: bool) -> Option<(bool, u8, usize)> {
     let found = ip(net, quoted).ok()?;
-    let six = found.src.len() == 16;
-    let at = match six {
-        false => usize::from(net.first()? & 15) * 4,
-        true => upper6(net, ipv6::Header::parse(net)?.next_header())?.1,
-    };
-    Some((six, found.protocol, at))
+    Some((found.src.len() == 16, found.protocol, found.at))
 }
 
 /// Both ends as they stand in a packet, in its own direction (of ICMP: identifier at the source, type and code of the
 /// request at the destination), and where its upper-layer header begins.
 pub(super) fn read_ends(net: &[u8], quoted: bool) -> Option<(Ends, usize)> {
     let found = ip(net, quoted).ok()?;
-    let (v6, protocol, at) = place_of_upper(net, quoted)?;
+    let (v6, protocol, at) = (found.src.len() == 16, found.protocol, found.at);
     let address = |b: &[u8]| {
         let mut a = [0; 16];
         for (to, from) in a.iter_mut().zip(b) {

@@ -1,7 +1,7 @@
 //! The tracker against a plain list of connections, and packet by packet.
 
 use super::class::{ConnClass, ConnState};
-use super::headers::{Seen, read};
+use super::headers::{Seen, is_fragment, read};
 use super::settings::Settings;
 use super::table::{Confirmed, ConnTable, Found, millis};
 use crate::testing::cases;
@@ -521,4 +521,37 @@ fn elements_share_a_table() {
         assert!(Bench::new("ConnTrack", bad, 1, 1).is_err(), "{bad}");
         assert!(Bench::new("ConnConfirm", bad, 1, 1).is_err(), "{bad}");
     }
+}
+
+/// IPv6 fragments are found behind other extension headers, too; a fragment header of a whole packet is none (RFC 6946).
+#[test]
+fn fragments_are_told() {
+    let mut b = [0u8; 40];
+    b[0] = 0x45;
+    b[3] = 40;
+    assert!(!is_fragment(&b));
+    b[6] = 0x20;
+    assert!(is_fragment(&b));
+    b[6] = 0;
+    b[7] = 1;
+    assert!(is_fragment(&b));
+    let mut six = [0u8; 64];
+    six[0] = 0x60;
+    six[5] = 24;
+    // hop-by-hop options, then a fragment header, then UDP
+    six[6] = 0;
+    six[40] = 44;
+    six[48] = 17;
+    assert!(!is_fragment(&six), "whole");
+    six[51] = 1;
+    assert!(is_fragment(&six), "the first one");
+    six[50] = 1;
+    six[51] = 0;
+    assert!(is_fragment(&six), "a later one");
+    // one that leads to nothing is one all the same
+    six[48] = 59;
+    six[50..52].copy_from_slice(&[0, 1]);
+    assert!(is_fragment(&six));
+    six[40] = 17;
+    assert!(!is_fragment(&six) && !is_fragment(&[]) && !is_fragment(&six[..45]));
 }
