@@ -206,6 +206,8 @@ fn soak(name: &str, most: Duration) {
     lasting.end();
     let (connections, datagrams) = churn.end();
     let (sent, late, missing) = numbered.end();
+    // what the report at the end does not say
+    let reloads = number(&edge.status(), &["reloads"]);
     let v = edge.onefold.stop();
     let [before, after] = [1, 3].map(|q| [0, 1, 2].map(|at| quarter(&seen, q, at)));
     let lost: Vec<&Value> = ["lan", "wan"].map(|p| &v["ports"][p]["lost"]).to_vec();
@@ -216,8 +218,8 @@ fn soak(name: &str, most: Duration) {
         begun.elapsed().as_secs() / 60,
         sent * servers().len() as u64,
         number(&v, &["packets_in"]),
-        number(&v, &["reloads"]),
-        changes - number(&v, &["reloads"]),
+        reloads,
+        changes - reloads,
         number(&v, &["scaling", "splits"]) + number(&v, &["scaling", "merges"]),
         before[0],
         after[0],
