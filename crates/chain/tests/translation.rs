@@ -164,6 +164,20 @@ fn what_is_missing_is_told() {
     );
     let e = told(RULES, &without);
     assert!(e.contains("the address of the port is not known"), "{e}");
+    // what is said helps where it is written
+    let local = RULES.replacen(
+        "-A PREROUTING",
+        "-A PREROUTING -m addrtype --dst-type LOCAL",
+        1,
+    );
+    for rules in [RULES, &local] {
+        let e = told(rules, &without);
+        for hint in e.split('\'').filter(|p| p.starts_with("addresses: {")) {
+            let with = without.replace("ports:", &format!("      {hint}\nports:"));
+            load("told", rules, &with).unwrap_or_else(|e| panic!("{hint}: {e:#?}"));
+        }
+        assert!(e.contains("'addresses: {"), "{e}");
+    }
     let e = told(RULES, &CHAIN.replace("192.168.1.1/24", "192.168.1.1/33"));
     assert!(
         e.contains("expected an address such as 192.168.1.1/24"),

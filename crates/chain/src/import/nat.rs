@@ -29,7 +29,7 @@ impl NatTarget {
                 Ok(Some(format!("{a} {options}").trim_end().to_string()))
             }
             (NatTarget::Masquerade(_), None) => Err(
-                "the address of the port is not known: say it with 'addresses: { outside: 203.0.113.1/24 }'".into(),
+                "the address of the port is not known: say it with 'addresses: { outside: [203.0.113.1/24] }'".into(),
             ),
         }
     }

@@ -286,7 +286,7 @@ impl Rules<'_> {
         match own.is_empty() {
             true => Err(
                 "the rule asks for the router's own addresses: say them with \
-                         'addresses: { inside: 192.168.1.1/24, outside: 203.0.113.1/24 }'"
+                         'addresses: { inside: [192.168.1.1/24], outside: [203.0.113.1/24] }'"
                     .into(),
             ),
             false => Ok(format!("({})", own.join(" or "))),
