@@ -130,6 +130,9 @@ impl Edge {
 pub struct Connections {
     stop: Arc<AtomicBool>,
     rounds: Arc<AtomicU64>,
+    /// By connection: when it was answered last, in milliseconds since all began.
+    answered: Arc<Vec<AtomicU64>>,
+    begun: Instant,
     threads: Vec<std::thread::JoinHandle<u64>>,
 }
 
@@ -172,12 +175,14 @@ impl Connections {
             s.set_nodelay(true).expect("no delay");
             streams.push(s);
         }
+        let answered: Arc<Vec<AtomicU64>> = Arc::new((0..n).map(|_| AtomicU64::new(0)).collect());
+        let begun = Instant::now();
         let threads = streams.into_iter().enumerate().map(|(i, mut s)| {
             let (stop, rounds) = (stop.clone(), rounds.clone());
+            let answered = answered.clone();
             std::thread::spawn(move || {
                 let (mut n, mut back) = (0u64, [0; 512]);
                 let ends = (s.local_addr().ok(), s.peer_addr().ok());
-                let begun = Instant::now();
                 let broken = |e: std::io::Error| -> ! {
                     let seconds = begun.elapsed().as_secs();
                     panic!("connection {i}, {ends:?}, after {seconds} s: {e}")
@@ -189,6 +194,8 @@ impl Connections {
                     assert_eq!(said, back);
                     n += 1;
                     rounds.fetch_add(1, Ordering::Relaxed);
+                    let now = begun.elapsed().as_millis() as u64;
+                    answered[i].store(now, Ordering::Relaxed);
                     std::thread::sleep(Duration::from_millis(2));
                 }
                 n
@@ -198,7 +205,17 @@ impl Connections {
             threads: threads.collect(),
             stop,
             rounds,
+            answered,
+            begun,
         }
+    }
+
+    /// Those that have had no answer for so long.
+    pub fn silent(&self, most: Duration) -> Vec<usize> {
+        let now = self.begun.elapsed().as_millis() as u64;
+        let since = |n: &usize| now.saturating_sub(self.answered[*n].load(Ordering::Relaxed));
+        let all = 0..self.answered.len();
+        all.filter(|n| since(n) > most.as_millis() as u64).collect()
     }
 
     /// Waits until each has said something more, on average.

@@ -1,6 +1,7 @@
 //! Live traffic for an hour: flows come and go, the chain is reloaded and changed, groups move. No connection breaks,
 //! packets are conserved, memory stays as it is. A part of `make soak`; `LIVE_MINUTES` says how long (60).
 
+use crate::common;
 use crate::edge::{Connections, Edge, number};
 use crate::running::PATIENCE;
 use crate::scaling::{Numbered, edge, servers};
@@ -21,6 +22,9 @@ const PORTS: [u16; 4] = [9090, 9091, 5354, 5353];
 /// Between two short connections of a client, and two changes of the chain.
 const PAUSE: Duration = Duration::from_millis(10);
 const CHANGE_EVERY: Duration = Duration::from_secs(2);
+/// Connections without an answer for so long are looked into (TCP has sent five or six times by then), so many times.
+const SILENT: Duration = Duration::from_secs(12);
+const LOOKS: u32 = 4;
 /// Kilobytes by which memory may grow from the second quarter to the last one, beside one part in sixteen of it.
 const ROOM: u64 = 4096;
 
@@ -180,6 +184,39 @@ fn change(edge: &Edge, n: u64) {
     assert!(lost.iter().all(|e| e.starts_with("router/")), "{v}");
 }
 
+/// What is known while connections have no answer: how the chain stands, twice, with a second between; the ends of all
+/// connections; neighbours; what comes and goes meanwhile.
+fn look_into(edge: &Edge, silent: &[usize], n: u32) {
+    let folder = common::root().join("out/soak");
+    let at = folder.join(format!("live-silent-{n}"));
+    std::fs::create_dir_all(&at).expect("a folder");
+    eprintln!("connections {silent:?} are silent: see {}", at.display());
+    let kept = |name: &str, said: &[u8]| std::fs::write(at.join(name), said).expect("a file");
+    let mut captures = Vec::new();
+    for port in ["lan", "wan"] {
+        let file = at.join(format!("{port}.pcapng")).display().to_string();
+        let mut c = edge.command(&["capture", "--port", port, "-w", &file]);
+        captures.extend(c.spawn());
+    }
+    for name in ["first.json", "second.json"] {
+        kept(name, &edge.ask(&["status", "--json"]).stdout);
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    for host in ["a", "b"] {
+        for (program, args) in [("ss", "-tino"), ("ip", "neigh")] {
+            if let Ok(o) = edge.net.command(host, program).arg(args).output() {
+                kept(&format!("{host}-{program}.txt"), &o.stdout);
+            }
+        }
+    }
+    std::thread::sleep(Duration::from_secs(10));
+    for mut c in captures {
+        let pid = nix::unistd::Pid::from_raw(c.id() as i32);
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::SIGINT);
+        let _ = c.wait();
+    }
+}
+
 /// As often as it takes.
 fn soak(name: &str, most: Duration) {
     let Some(edge) = edge(name, &["--workers", "1..2"], "0.01") else {
@@ -190,12 +227,18 @@ fn soak(name: &str, most: Duration) {
     let numbered = Numbered::start(&edge, PORTS[3], PAUSE);
     let begun = Instant::now();
     let (mut changes, mut seen, mut told) = (0, Vec::new(), 0);
+    let mut looked = 0;
     while begun.elapsed() < most {
         let before = Instant::now();
         change(&edge, changes);
         changes += 1;
         lasting.go_on();
         seen.push(held(edge.onefold.pid()));
+        let silent = lasting.silent(SILENT);
+        if !silent.is_empty() && looked < LOOKS {
+            look_into(&edge, &silent, looked);
+            looked += 1;
+        }
         let minutes = begun.elapsed().as_secs() / 60;
         if minutes > told {
             told = minutes;
