@@ -1,6 +1,6 @@
 //! `onefold compare kernel`: real rules and routes, in the kernel and in Onefold.
 
-mod common;
+use crate::common;
 
 use common::kernel::{CHAIN, can, compare, firewall, known, listed, write};
 use common::{onefold, temp};

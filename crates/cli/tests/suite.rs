@@ -1,0 +1,37 @@
+//! Tests of the commands through the binary, a file for each subject.
+
+mod aimed;
+mod answers;
+mod batches;
+mod bench;
+mod bench_sched;
+mod captures;
+mod checksums;
+mod classbench;
+mod classifiers;
+mod cli;
+mod common;
+mod compare_kernel;
+mod compare_translation;
+mod corpus;
+mod days;
+mod deploy;
+mod experiments;
+mod explain;
+mod habits;
+mod hostile;
+mod limits;
+mod matcher;
+mod planted;
+mod processes;
+mod proofs;
+mod proved_lists;
+mod random_chains;
+mod readme;
+mod results;
+mod rules;
+mod schemas;
+mod specification;
+mod verify;
+mod workers;
+mod xdp;
