@@ -1,10 +1,14 @@
 //! Tests of the crate as its users see it, a file for each subject.
 
+#[path = "support/both.rs"]
+mod both;
 mod build;
 mod connections;
 mod discarded;
 mod flow;
 mod handlers;
+#[path = "program/harness.rs"]
+mod harness;
 mod hotswap;
 mod ipv6;
 mod neighbours;

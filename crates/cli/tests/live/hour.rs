@@ -2,8 +2,7 @@
 //! packets are conserved, memory stays as it is. A part of `make soak`; `LIVE_MINUTES` says how long (60).
 
 use crate::common;
-use crate::edge::{Connections, Edge, number};
-use crate::running::PATIENCE;
+use crate::edge::{Connections, Edge, HOLDS, number};
 use crate::scaling::{Numbered, edge, servers};
 use crate::workers;
 use onefold_testing::net::connect_from;
@@ -40,7 +39,7 @@ struct Churn {
 fn serve(listener: &TcpListener) {
     for s in listener.incoming().flatten() {
         let mut s: std::net::TcpStream = s;
-        let _ = s.set_read_timeout(Some(PATIENCE));
+        let _ = s.set_read_timeout(Some(HOLDS));
         let mut data = [0; 64];
         if s.read_exact(&mut data).is_ok() {
             data.reverse();
@@ -52,8 +51,8 @@ fn serve(listener: &TcpListener) {
 /// A connection for 64 bytes each way.
 fn short_connection(to: [u8; 4], n: u64) {
     let at = SocketAddrV4::new(to.into(), PORTS[1]);
-    let mut s = connect_from(Ipv4Addr::UNSPECIFIED, at, PATIENCE).expect("a connection");
-    s.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+    let mut s = connect_from(Ipv4Addr::UNSPECIFIED, at, HOLDS).expect("a connection");
+    s.set_read_timeout(Some(HOLDS)).expect("a time limit");
     let mut data: [u8; 64] = std::array::from_fn(|i| (n as u8).wrapping_add(i as u8));
     s.write_all(&data).expect("it is open");
     let mut back = [0; 64];
@@ -78,7 +77,7 @@ fn datagram(to: [u8; 4], n: u64) {
         let _ = s.send_to(&n.to_be_bytes(), SocketAddr::from((to, PORTS[2])));
         match s.recv(&mut back) {
             Ok(8) => break assert_eq!(back[..8], n.to_be_bytes()),
-            _ => assert!(begun.elapsed() < PATIENCE, "no answer to a datagram"),
+            _ => assert!(begun.elapsed() < HOLDS, "no answer to a datagram"),
         }
     }
 }
@@ -192,12 +191,9 @@ fn look_into(edge: &Edge, silent: &[usize], n: u32) {
     std::fs::create_dir_all(&at).expect("a folder");
     eprintln!("connections {silent:?} are silent: see {}", at.display());
     let kept = |name: &str, said: &[u8]| std::fs::write(at.join(name), said).expect("a file");
-    let mut captures = Vec::new();
-    for port in ["lan", "wan"] {
-        let file = at.join(format!("{port}.pcapng")).display().to_string();
-        let mut c = edge.command(&["capture", "--port", port, "-w", &file]);
-        captures.extend(c.spawn());
-    }
+    let file = at.join("lan.pcapng").display().to_string();
+    let mut capture = edge.command(&["capture", "--port", "lan", "-w", &file]);
+    let capture = capture.spawn();
     for name in ["first.json", "second.json"] {
         kept(name, &edge.ask(&["status", "--json"]).stdout);
         std::thread::sleep(Duration::from_secs(1));
@@ -210,7 +206,7 @@ fn look_into(edge: &Edge, silent: &[usize], n: u32) {
         }
     }
     std::thread::sleep(Duration::from_secs(10));
-    for mut c in captures {
+    if let Ok(mut c) = capture {
         let pid = nix::unistd::Pid::from_raw(c.id() as i32);
         let _ = nix::sys::signal::kill(pid, nix::sys::signal::SIGINT);
         let _ = c.wait();
