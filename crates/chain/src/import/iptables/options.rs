@@ -1,7 +1,9 @@
 //! The options of a rule, as `iptables(8)` and `iptables-extensions(8)` describe them, as expressions of IPFilter.
 
 use super::{Errors, Raw};
+use super::changes;
 use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, Target};
+use crate::import::mark::{Change, MarkOf, MarkTest};
 use crate::import::ports::{ANY, Ports, complement, test, union};
 use crate::import::rule::Verdict;
 use crate::import::terms::{Family, icmp_type, protocol, service, tcp_flag};
@@ -52,6 +54,11 @@ struct Draft {
     /// A match extension that looks at the transport header, which later fragments do not have.
     transport: bool,
     target: Option<Target>,
+    /// What the target changes.
+    changes: Vec<Change>,
+    marks: Vec<MarkTest>,
+    /// Whose mark '--mark' is about: as the last match says.
+    mark_of: Option<MarkOf>,
     /// A test of the connection's state.
     state: Option<String>,
     /// Other tests of the connection.
@@ -97,7 +104,7 @@ impl Rules<'_> {
         let mut it = list.iter().map(String::as_str);
         let mut d = Draft::default();
         let mut not = false;
-        let mut ok = true;
+        let mut errors = Vec::new();
         while let Some(w) = it.next() {
             if w == "!" {
                 not = !not;
@@ -105,8 +112,7 @@ impl Rules<'_> {
             }
             let result = self.option(w, std::mem::take(&mut not), &mut it, &mut d);
             if let Err(e) = result {
-                self.errors.push((raw.line, e));
-                ok = false;
+                errors.push(e);
                 if w == "-m" || w == "--match" || w == "-j" || w == "--jump" {
                     // its options mean nothing to us
                     break;
@@ -120,10 +126,21 @@ impl Rules<'_> {
                 Family::V6 => "not ip frag".into(),
             });
         }
-        ok.then(|| ChainRule {
+        // what may come to no packet is refused where one comes to it
+        let idle = !d.marks.is_empty() || !d.interfaces.is_empty();
+        let refused = (idle && !errors.is_empty()).then(|| errors.join("; "));
+        if !idle && !errors.is_empty() {
+            let line = raw.line;
+            self.errors.extend(errors.into_iter().map(|e| (line, e)));
+            return None;
+        }
+        Some(ChainRule {
             tests: d.tests,
             interfaces: d.interfaces,
+            marks: d.marks,
+            changes: d.changes,
             target: d.target.unwrap_or(Target::Nothing),
+            refused,
             line: raw.line,
             place: None,
         })
@@ -208,8 +225,16 @@ impl Rules<'_> {
                     "conntrack" | "state" => {}
                     "tcp" | "udp" | "icmp" | "icmp6" | "multiport" => d.transport = true,
                     "comment" | "iprange" | "ttl" | "hl" | "addrtype" => {}
+                    "mark" => d.mark_of = Some(MarkOf::Packet),
+                    "connmark" => d.mark_of = Some(MarkOf::Connection),
                     m => return Err(format!("match '{m}' is not supported")),
                 }
+                return Ok(());
+            }
+            "--mark" => {
+                let v = value(it, &mut not)?;
+                let of = d.mark_of.ok_or("'--mark' needs '-m mark' or '-m connmark'")?;
+                d.marks.push(changes::mark_test(of, v, not)?);
                 return Ok(());
             }
             "--comment" => return value(it, &mut not).map(drop),
@@ -220,6 +245,11 @@ impl Rules<'_> {
             "-j" | "--jump" | "-g" | "--goto" => {
                 let v = value(it, &mut not)?;
                 let goto = w == "-g" || w == "--goto";
+                let about = (self.family, self.interfaces);
+                if let Some(found) = changes::target(v, about, it).filter(|_| !goto) {
+                    d.changes = found?;
+                    return Ok(());
+                }
                 d.target = Some(self.target(v, goto, it)?);
                 return Ok(());
             }
@@ -368,8 +398,7 @@ impl Rules<'_> {
                 Target::Nothing
             }
             // the targets of extensions are written in capitals; chains may be, too, but then they are in the file
-            "MARK" | "CONNMARK" | "NFQUEUE" | "QUEUE" | "TCPMSS" | "TOS" | "DSCP" | "TTL"
-            | "HL" | "CT" | "NOTRACK" | "TEE" | "TPROXY" | "SET" | "ULOG" | "CLASSIFY"
+ "NFQUEUE" | "QUEUE" | "TOS" | "TEE" | "TPROXY" | "SET" | "ULOG" | "CLASSIFY"
             | "SECMARK" | "CONNSECMARK" | "AUDIT" | "TRACE" | "IDLETIMER" | "SYNPROXY" => {
                 return Err(format!("target '{v}' is not supported"));
             }

@@ -7,6 +7,7 @@ fn read(text: &str, chain: Option<&str>) -> Result<RuleSet, Errors> {
         inside: Some("lan0".into()),
         outside: Some("wan0".into()),
         own: vec!["203.0.113.1".parse().unwrap()],
+        mtu: None,
     };
     let request = Request {
         family: Family::V4,

@@ -6,6 +6,7 @@
 use super::expr::{Draft, Reader};
 use super::set;
 use crate::import::chains::{InterfaceTest, Target};
+use crate::import::mark::MarkTest;
 use serde_json::{Value, json};
 
 /// Most rules that one becomes.
@@ -16,6 +17,7 @@ const MAX_CASES: usize = 100_000;
 pub(super) struct Case {
     pub tests: Vec<String>,
     pub interfaces: Vec<InterfaceTest>,
+    pub marks: Vec<MarkTest>,
     /// Of a verdict map's element.
     pub target: Option<Target>,
 }
@@ -99,6 +101,7 @@ impl Reader<'_> {
         Ok((!own.never).then_some(Case {
             tests: own.tests,
             interfaces: own.interfaces,
+            marks: own.marks,
             target: None,
         }))
     }

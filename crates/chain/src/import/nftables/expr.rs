@@ -1,8 +1,10 @@
 //! The expressions of a rule.
 
 use super::cases::Case;
+use super::changes;
 use super::set::{self, Sets};
 use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, Target};
+use crate::import::mark::{Change, MarkTest};
 use crate::import::ports::{complement, test, union};
 use crate::import::rule::Verdict;
 use crate::import::terms::{Family, icmp_type, tcp_flag};
@@ -30,6 +32,7 @@ pub struct Reader<'a> {
 pub(super) struct Draft {
     pub tests: Vec<String>,
     pub interfaces: Vec<InterfaceTest>,
+    pub marks: Vec<MarkTest>,
     /// Protocols that are left by the tests so far; `None`: any.
     protocols: Option<Vec<u8>>,
     /// It cannot match a packet of this family.
@@ -65,6 +68,7 @@ impl Reader<'_> {
         let mut errors = Vec::new();
         let mut target = Target::Nothing;
         let mut cases: Option<Vec<Case>> = None;
+        let mut made: Vec<Change> = Vec::new();
         for e in body
             .get("expr")
             .and_then(Value::as_array)
@@ -80,6 +84,11 @@ impl Reader<'_> {
                 errors.push(format!("statement '{kind}' behind 'vmap' is not supported"));
                 continue;
             }
+            if !made.is_empty() && matches!(kind.as_str(), "match" | "vmap") {
+                let text = format!("'{kind}' behind a statement that changes packets is not supported");
+                errors.push(text);
+                continue;
+            }
             let several =
                 kind == "vmap" || v.get("left").is_some_and(|l| l.get("concat").is_some());
             let result = match kind.as_str() {
@@ -88,6 +97,24 @@ impl Reader<'_> {
                 }
                 "match" if several => self.concatenated(v, table, &d).map(|c| cases = Some(c)),
                 "match" => self.comparison(v, table, &mut d),
+                "mangle" => match changes::change(v, (self.family, self.interfaces)) {
+                    Ok(Some(c)) => {
+                        // without a connection, what is read of it ends the rule
+                        let reads = matches!(&c, Change::PacketMark(v) | Change::ConnectionMark(v) if v.connection != 0);
+                        d.marks.extend(reads.then(MarkTest::connected));
+                        made.push(c);
+                        Ok(())
+                    }
+                    Ok(None) => {
+                        d.never = true;
+                        Ok(())
+                    }
+                    Err(e) => Err(e),
+                },
+                "notrack" => {
+                    made.push(Change::Untrack);
+                    Ok(())
+                }
                 "counter" => Ok(()),
                 "continue" => Ok(()),
                 "log" => {
@@ -121,17 +148,29 @@ impl Reader<'_> {
         if d.never {
             return Ok(Vec::new());
         }
-        if !errors.is_empty() {
+        let segments = |c: &Change| matches!(c, Change::Header(e) if e.starts_with("SetTCPMSS"));
+        if made.iter().any(segments) && target != Target::Nothing {
+            // what cannot be set ends the rule, so that its verdict is not reached
+            errors.push("a verdict behind 'tcp option maxseg size set' is not supported: give it a rule of its own".into());
+        }
+        // what may come to no packet is refused where one comes to it
+        let idle = !d.marks.is_empty() || !d.interfaces.is_empty();
+        if !errors.is_empty() && !idle {
             return Err(errors);
         }
+        let refused = (!errors.is_empty()).then(|| errors.join("; "));
         let one = Case {
             tests: Vec::new(),
             interfaces: Vec::new(),
+            marks: Vec::new(),
             target: None,
         };
         let rule = |case: Case| ChainRule {
             tests: d.tests.iter().cloned().chain(case.tests).collect(),
             interfaces: [d.interfaces.clone(), case.interfaces].concat(),
+            marks: [d.marks.clone(), case.marks].concat(),
+            changes: made.clone(),
+            refused: refused.clone(),
             target: case.target.unwrap_or_else(|| target.clone()),
             line,
             place: None,
@@ -185,6 +224,11 @@ impl Reader<'_> {
             return Err("a match without 'left' and 'right'".into());
         };
         let m = Match { op, right, table };
+        if let Some((of, mask)) = changes::masked_mark(left) {
+            let values = self.sets.values(table, right)?;
+            d.marks.push(changes::mark_test(of, mask?, op, &values)?);
+            return Ok(());
+        }
         if let Some(p) = left.get("payload") {
             let s = |k: &str| p.get(k).and_then(Value::as_str).unwrap_or("");
             return self.payload(s("protocol"), s("field"), &m, d);

@@ -13,6 +13,7 @@ fn request(family: Family, chain: Option<&'static str>) -> Request<'static> {
             inside: Some("lan0".into()),
             outside: Some("wan0".into()),
             own: Vec::new(),
+            mtu: None,
         }),
     }
 }
