@@ -93,7 +93,7 @@ fn packet_filters_of_hosts() {
         inside: Some("eth0".into()),
         outside: Some("eth1".into()),
         own: Vec::new(),
-        mtu: None,
+        ..Interfaces::default()
     };
     let read = |file: &str, chain: Option<&str>| {
         let text = std::fs::read_to_string(dir.join(file)).unwrap();

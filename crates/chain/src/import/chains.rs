@@ -30,6 +30,8 @@ pub struct ChainRule {
     pub tests: Vec<String>,
     /// Interfaces that must match.
     pub interfaces: Vec<InterfaceTest>,
+    /// Addresses that must be the host's own.
+    pub own: Vec<OwnTest>,
     /// Marks that must match.
     pub marks: Vec<MarkTest>,
     /// What it changes of packets that match, before its target.
@@ -55,6 +57,49 @@ pub struct InterfaceTest {
     pub names: Vec<String>,
 }
 
+/// A condition that an address is one of the host's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnTest {
+    /// The source instead of the destination.
+    pub src: bool,
+    /// One of the interface that the packet came in by (false) or goes out by (true); of any, if not said.
+    pub at: Option<bool>,
+    /// The opposite must hold.
+    pub not: bool,
+    /// IPv6 instead of IPv4.
+    pub six: bool,
+}
+
+impl OwnTest {
+    /// The expression, for packets that go `way`.
+    ///
+    /// # Errors
+    /// No address is known.
+    pub fn test(self, way: Way, names: &Interfaces) -> Result<String, String> {
+        let of = |all: &[std::net::IpAddr]| -> Vec<String> {
+            let side = if self.src { "src" } else { "dst" };
+            let ours = all.iter().filter(|a| a.is_ipv6() == self.six);
+            ours.map(|a| format!("{side} host {a}")).collect()
+        };
+        if of(&names.own).is_empty() {
+            return Err(
+                "the rule asks for the router's own addresses: say them with \
+                 'addresses: { inside: [192.168.1.1/24], outside: [203.0.113.1/24] }'"
+                    .into(),
+            );
+        }
+        let found = match self.at {
+            None => of(&names.own),
+            Some(out) => of(&names.at[usize::from((way == Way::Up) == out)]),
+        };
+        let test = match found.len() {
+            0 => "false".to_string(),
+            _ => format!("({})", found.join(" or ")),
+        };
+        Ok(if self.not { format!("not {test}") } else { test })
+    }
+}
+
 /// The names of the interfaces at port 0 and port 1.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Interfaces {
@@ -64,6 +109,8 @@ pub struct Interfaces {
     pub outside: Option<String>,
     /// The host's own addresses, of both.
     pub own: Vec<std::net::IpAddr>,
+    /// Those of each port.
+    pub at: [Vec<std::net::IpAddr>; 2],
     /// The smaller one of both ports' MTUs, if it is said.
     pub mtu: Option<u16>,
 }

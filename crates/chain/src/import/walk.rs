@@ -359,12 +359,19 @@ impl<'a> Walk<'a, '_> {
             if does == Does::Nothing {
                 continue;
             }
-            let tests = &r.tests;
+            let mut tests = r.tests.clone();
             if let (Some(why), Does::Takes(..)) = (&r.refused, &does) {
                 self.refused.push((r.line, why.clone()));
                 continue;
             }
-            let all: Vec<String> = here.iter().chain(tests).cloned().collect();
+            match r.own.iter().map(|o| o.test(self.way, self.names)).collect() {
+                Ok(own) => tests.extend::<Vec<String>>(own),
+                Err(why) => {
+                    self.refused.push((r.line, why));
+                    continue;
+                }
+            }
+            let all: Vec<String> = here.iter().chain(&tests).cloned().collect();
             let length = all.iter().map(|t| t.len() + 4).sum::<usize>();
             self.bytes += length;
             if length > MAX_EXPRESSION {
@@ -374,7 +381,8 @@ impl<'a> Walk<'a, '_> {
             let at = (chain, i);
             match self.rule((r, at), callers, (state, does), &all)? {
                 Left::Nobody => {}
-                Left::Decided if tests.is_empty() => return Ok(before.is_empty()),
+                // unless some have left the chain before
+                Left::Decided if tests.is_empty() => return Ok(here.is_empty()),
                 // they need not be taken out: a later rule is never asked about them
                 Left::Decided => {}
                 Left::Returned if tests.is_empty() => return Ok(false),

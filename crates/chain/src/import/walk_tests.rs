@@ -11,6 +11,7 @@ fn rule(tests: &[&str], target: Target, line: u32) -> ChainRule {
     ChainRule {
         tests: tests.iter().map(|s| s.to_string()).collect(),
         interfaces: Vec::new(),
+        own: Vec::new(),
         marks: Vec::new(),
         changes: Vec::new(),
         target,
@@ -120,7 +121,7 @@ fn interfaces_are_directions() {
         inside: Some("eth1".into()),
         outside: Some("ppp0".into()),
         own: Vec::new(),
-        mtu: None,
+        ..Interfaces::default()
     };
     let up = flat(&chains, "c", Way::Up, &names).unwrap();
     assert_eq!(up, ["allow tcp"]);

@@ -223,10 +223,12 @@ impl Firewall {
         };
         let span = cx.at(f);
         let (file, text) = cx.reader.read(&f.value, span)?;
+        let own = self.own(cx);
         let interfaces = crate::import::Interfaces {
             inside: self.interfaces.inside.clone(),
             outside: self.interfaces.outside.clone(),
-            own: self.own(cx).all(),
+            own: own.all(),
+            at: own.at(),
             mtu: self.mtu(cx),
         };
         let options = ReadOptions {

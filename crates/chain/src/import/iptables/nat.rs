@@ -68,7 +68,10 @@ fn options<'b>(name: &str, it: &mut impl Iterator<Item = &'b str>) -> Result<Nat
                 .ok_or_else(|| format!("expected a value behind '{w}'"))
         };
         match (name, w) {
-            ("SNAT", "--to-source") | ("DNAT", "--to-destination") => to = Some(place(value()?)?),
+            // an option may be cut short where no other begins so
+            ("SNAT", "--to-source" | "--to") | ("DNAT", "--to-destination" | "--to") => {
+                to = Some(place(value()?)?);
+            }
             ("NETMAP", "--to") => to = Some((prefix(value()?)?, None)),
             ("MASQUERADE", "--to-ports") => ports = Some(value()?.to_string()),
             ("SNAT" | "DNAT" | "MASQUERADE", "--random")

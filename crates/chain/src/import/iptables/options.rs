@@ -2,7 +2,7 @@
 
 use super::{Errors, Raw};
 use super::changes;
-use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, Target};
+use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, OwnTest, Target};
 use crate::import::mark::{Change, MarkOf, MarkTest};
 use crate::import::ports::{ANY, Ports, complement, test, union};
 use crate::import::rule::Verdict;
@@ -56,6 +56,7 @@ struct Draft {
     target: Option<Target>,
     /// What the target changes.
     changes: Vec<Change>,
+    own: Vec<OwnTest>,
     marks: Vec<MarkTest>,
     /// Whose mark '--mark' is about: as the last match says.
     mark_of: Option<MarkOf>,
@@ -137,6 +138,7 @@ impl Rules<'_> {
         Some(ChainRule {
             tests: d.tests,
             interfaces: d.interfaces,
+            own: d.own,
             marks: d.marks,
             changes: d.changes,
             target: d.target.unwrap_or(Target::Nothing),
@@ -183,7 +185,17 @@ impl Rules<'_> {
             "--ttl-eq" | "--ttl-lt" | "--ttl-gt" | "--hl-eq" | "--hl-lt" | "--hl-gt" => {
                 self.hop_limit(w, value(it, &mut not)?)?
             }
-            "--src-type" | "--dst-type" => self.address_type(&w[2..5], value(it, &mut not)?)?,
+            "--src-type" | "--dst-type" => {
+                let v = value(it, &mut not)?;
+                return self.address_type(w, v, not, d);
+            }
+            // of the match before it
+            "--limit-iface-in" | "--limit-iface-out" => {
+                let last = d.own.last_mut();
+                let last = last.ok_or_else(|| format!("'{w}' needs '--src-type' or '--dst-type' before it"))?;
+                last.at = Some(w == "--limit-iface-out");
+                return Ok(());
+            }
             "--icmp-type" | "--icmpv6-type" => {
                 let v = value(it, &mut not)?;
                 needs(d, self.family.icmp(), w)?;
@@ -303,24 +315,19 @@ impl Rules<'_> {
     }
 
     /// An address of the host itself, as its routes say.
-    fn address_type(&self, way: &str, v: &str) -> Result<String, String> {
+    fn address_type(&self, w: &str, v: &str, not: bool, d: &mut Draft) -> Result<(), String> {
         if v != "LOCAL" {
             return Err(format!(
                 "address type '{v}' is not supported; there is LOCAL"
             ));
         }
-        let own: Vec<_> = (self.interfaces.own.iter())
-            .filter(|a| a.is_ipv6() == (self.family == Family::V6))
-            .map(|a| format!("{way} host {a}"))
-            .collect();
-        match own.is_empty() {
-            true => Err(
-                "the rule asks for the router's own addresses: say them with \
-                         'addresses: { inside: [192.168.1.1/24], outside: [203.0.113.1/24] }'"
-                    .into(),
-            ),
-            false => Ok(format!("({})", own.join(" or "))),
-        }
+        d.own.push(OwnTest {
+            src: w == "--src-type",
+            at: None,
+            not,
+            six: self.family == Family::V6,
+        });
+        Ok(())
     }
 
     fn address_range(&self, way: &str, v: &str) -> Result<String, String> {

@@ -3,7 +3,7 @@
 use super::cases::Case;
 use super::changes;
 use super::set::{self, Sets};
-use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, Target};
+use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, OwnTest, Target};
 use crate::import::mark::{Change, MarkTest};
 use crate::import::ports::{complement, test, union};
 use crate::import::rule::Verdict;
@@ -32,6 +32,7 @@ pub struct Reader<'a> {
 pub(super) struct Draft {
     pub tests: Vec<String>,
     pub interfaces: Vec<InterfaceTest>,
+    pub own: Vec<OwnTest>,
     pub marks: Vec<MarkTest>,
     /// Protocols that are left by the tests so far; `None`: any.
     protocols: Option<Vec<u8>>,
@@ -95,7 +96,7 @@ impl Reader<'_> {
                 _ if several && cases.is_some() => {
                     Err("a rule with several maps or concatenations is not supported".into())
                 }
-                "match" if several => self.concatenated(v, table, &d).map(|c| cases = Some(c)),
+                "match" if several => self.concatenated(v, table, &mut d).map(|c| cases = c.or(cases.take())),
                 "match" => self.comparison(v, table, &mut d),
                 "mangle" => match changes::change(v, (self.family, self.interfaces)) {
                     Ok(Some(c)) => {
@@ -162,12 +163,14 @@ impl Reader<'_> {
         let one = Case {
             tests: Vec::new(),
             interfaces: Vec::new(),
+            own: Vec::new(),
             marks: Vec::new(),
             target: None,
         };
         let rule = |case: Case| ChainRule {
             tests: d.tests.iter().cloned().chain(case.tests).collect(),
             interfaces: [d.interfaces.clone(), case.interfaces].concat(),
+            own: [d.own.clone(), case.own].concat(),
             marks: [d.marks.clone(), case.marks].concat(),
             changes: made.clone(),
             refused: refused.clone(),
@@ -229,6 +232,10 @@ impl Reader<'_> {
             d.marks.push(changes::mark_test(of, mask?, op, &values)?);
             return Ok(());
         }
+        if let Some(fib) = left.get("fib") {
+            d.own.push(self.own_address(fib, &m)?);
+            return Ok(());
+        }
         if let Some(p) = left.get("payload") {
             let s = |k: &str| p.get(k).and_then(Value::as_str).unwrap_or("");
             return self.payload(s("protocol"), s("field"), &m, d);
@@ -265,6 +272,42 @@ impl Reader<'_> {
             },
         );
         Err(format!("match on '{what}' is not supported"))
+    }
+
+    /// The packet has a header of this protocol.
+    pub(super) fn needs(&self, protocol: &str, d: &mut Draft) -> Result<(), String> {
+        let number = match (protocol, self.family) {
+            ("tcp", _) => 6,
+            ("udp", _) => 17,
+            ("icmp", Family::V4) | ("icmpv6", Family::V6) => self.family.icmp(),
+            _ => return Err(format!("'!=' with values of '{protocol}' is not supported")),
+        };
+        need(number, self.family, d);
+        Ok(())
+    }
+
+    /// `fib saddr type local`, `fib daddr . oif type != local`.
+    fn own_address(&self, fib: &Value, m: &Match<'_>) -> Result<OwnTest, String> {
+        let flags = fib.get("flags").and_then(Value::as_array);
+        let flags: Vec<&str> = flags.into_iter().flatten().filter_map(Value::as_str).collect();
+        let result = fib.get("result").and_then(Value::as_str).unwrap_or("");
+        let unknown = || format!("match on 'fib {} {result}' is not supported", flags.join(" . "));
+        let at = match flags.as_slice() {
+            [_] => None,
+            [_, "iif"] => Some(false),
+            [_, "oif"] => Some(true),
+            _ => return Err(unknown()),
+        };
+        let side = flags.first().copied().unwrap_or("");
+        if result != "type" || !matches!(side, "saddr" | "daddr") || m.right != "local" {
+            return Err(unknown());
+        }
+        Ok(OwnTest {
+            src: side == "saddr",
+            at,
+            not: negated(m.op, "'fib ... type'")?,
+            six: self.family == Family::V6,
+        })
     }
 
     fn payload(
@@ -449,6 +492,13 @@ impl Reader<'_> {
     /// `tcp flags syn` (one of them is set), `tcp flags & mask == value`.
     fn flags(&mut self, mask: Option<&Value>, m: &Match<'_>, d: &mut Draft) -> Result<(), String> {
         need(6, self.family, d);
+        if let (None, Some(set)) = (mask, m.right.get("set").and_then(Value::as_array)) {
+            // these values, all bits of them
+            let one = |v: &Value| Ok(format!("tcp[13:1] == {}", bits(set::plain(v))?));
+            let all = set.iter().map(one).collect::<Result<Vec<_>, String>>()?;
+            d.tests.push(equality(any_of(all), m.op, "TCP flags")?);
+            return Ok(());
+        }
         let value = bits(m.right)?;
         let t = match (mask, m.op) {
             (None, "in") => format!("tcp[13:1] & {value} != 0"),

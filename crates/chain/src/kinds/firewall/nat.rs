@@ -27,6 +27,10 @@ impl OwnAddresses {
     pub fn all(&self) -> Vec<IpAddr> {
         self.0.iter().flatten().map(|(a, _)| *a).collect()
     }
+    /// All, by port, without the lengths of prefixes.
+    pub fn at(&self) -> [Vec<IpAddr>; 2] {
+        [0, 1].map(|p| self.0[p].iter().map(|(a, _)| *a).collect())
+    }
     /// All, by port.
     pub fn by_port(self) -> [Vec<(IpAddr, u8)>; 2] {
         self.0

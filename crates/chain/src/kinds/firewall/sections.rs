@@ -182,6 +182,12 @@ impl LineList {
         for e in &w.edges {
             t.line(e);
         }
+        // where all packets are dropped, what stands behind is there for the other lists
+        if let Exits::One(to) = exits
+            && !w.edges.iter().any(|e| e.ends_with(&format!("-> {to};")))
+        {
+            t.line(format!("Idle -> {to};"));
+        }
     }
 }
 
@@ -205,7 +211,7 @@ impl Writer<'_> {
         }
         match n {
             0 => self.begin.element.to_string(),
-            n => format!("{}_{n}", self.begin.element),
+            n => format!("{}_section{n}", self.begin.element),
         }
     }
 
