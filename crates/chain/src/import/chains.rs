@@ -96,7 +96,11 @@ impl OwnTest {
             0 => "false".to_string(),
             _ => format!("({})", found.join(" or ")),
         };
-        Ok(if self.not { format!("not {test}") } else { test })
+        Ok(if self.not {
+            format!("not {test}")
+        } else {
+            test
+        })
     }
 }
 

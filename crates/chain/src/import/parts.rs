@@ -103,7 +103,8 @@ impl Parts {
                     }
                 }
                 Which::Stage(n) => {
-                    let (Some(b), Some((hook, part))) = (both(pair, &mut errors), self.stages.get(n))
+                    let (Some(b), Some((hook, part))) =
+                        (both(pair, &mut errors), self.stages.get(n))
                     else {
                         continue;
                     };
@@ -140,9 +141,8 @@ impl Parts {
         let stages = |hooks: &[Hook]| {
             let all = self.stages.iter().enumerate();
             let here = all.filter(|(_, (h, _))| hooks.contains(h));
-            let one = |(n, (h, p)): (usize, &(Hook, Part))| {
-                (Which::Stage(n), source(p, *h != Hook::Raw))
-            };
+            let one =
+                |(n, (h, p)): (usize, &(Hook, Part))| (Which::Stage(n), source(p, *h != Hook::Raw));
             here.map(one).collect::<Vec<_>>()
         };
         let nat = |n: usize| {
@@ -186,7 +186,8 @@ fn asks_too_early(set: &RuleSet, errors: &mut Errors) {
             Section::Connection { .. } => &[],
         });
         if let Some(r) = first.chain(rules).find(|r| asks(&r.filter)) {
-            let text = "a rule asks about connections before they are tracked (table raw, priority -200)";
+            let text =
+                "a rule asks about connections before they are tracked (table raw, priority -200)";
             errors.push((r.line, text.into()));
         }
     }

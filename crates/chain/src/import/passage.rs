@@ -88,8 +88,9 @@ pub(super) fn asked(sources: &[Source]) -> (Vec<u32>, u32) {
             _ => bits,
         })
     };
-    let of_connections =
-        rules(sources).fold(0, |bits, r| bits | tests(r, MarkOf::Connection) | restores(r));
+    let of_connections = rules(sources).fold(0, |bits, r| {
+        bits | tests(r, MarkOf::Connection) | restores(r)
+    });
     let saves = |r: &ChainRule| {
         r.changes.iter().fold(0, |bits, c| match c {
             Change::ConnectionMark(v) if of_connections != 0 => bits | v.packet,

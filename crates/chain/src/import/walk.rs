@@ -234,7 +234,10 @@ impl Walked {
             Section::Rules(rules) => rules.iter().all(|r| r.onward.is_none()),
             Section::Connection { .. } => false,
         };
-        let same = self.sections.iter().all(|s| self.sections.first() == Some(s));
+        let same = self
+            .sections
+            .iter()
+            .all(|s| self.sections.first() == Some(s));
         if same && self.sections.iter().all(plain) {
             self.sections.truncate(1);
             self.entries.clear();
@@ -479,7 +482,11 @@ impl<'a> Walk<'a, '_> {
     /// # Errors
     /// There are too many marks.
     fn does(&mut self, r: &ChainRule, state: State) -> Result<Does, String> {
-        let mark = self.marks.all.get(usize::from(state.mark)).map_or(0, |m| m.0);
+        let mark = self
+            .marks
+            .all
+            .get(usize::from(state.mark))
+            .map_or(0, |m| m.0);
         let of_packet = |t: &&MarkTest| t.of == MarkOf::Packet;
         if !r.marks.iter().filter(of_packet).all(|t| t.holds(mark)) {
             return Ok(Does::Nothing);
@@ -602,8 +609,7 @@ enum Left {
 }
 
 fn too_deep(line: u32, chain: &str) -> Wrong {
-    let text = format!(
-        "chains call one another more than {MAX_DEPTH} deep, or in a circle, at '{chain}'"
-    );
+    let text =
+        format!("chains call one another more than {MAX_DEPTH} deep, or in a circle, at '{chain}'");
     (line, text)
 }

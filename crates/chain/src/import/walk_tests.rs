@@ -40,7 +40,13 @@ fn flat(
 ) -> Result<Vec<String>, (u32, String)> {
     let mut marks = Marks::new(0);
     let from = BTreeSet::from([0]);
-    let walked = walk(&source(chains, start, true), (way, names), &from, 0, &mut marks);
+    let walked = walk(
+        &source(chains, start, true),
+        (way, names),
+        &from,
+        0,
+        &mut marks,
+    );
     let (rules, sections) = filters(walked.map_err(|e| e[0].clone())?)?;
     assert!(sections.more.is_empty() && sections.entries.is_empty());
     let text = |r: &super::rule::Rule| format!("{} {}", r.verdict.action(), r.filter);
@@ -168,7 +174,10 @@ fn follow(
     let mark = |c: u8| marks.get(usize::from(c)).map_or(0, |m| m.0);
     for l in lists {
         let entry = l.entries.iter().find(|e| e.0 == colour);
-        assert!(l.entries.is_empty() || entry.is_some(), "nobody comes with {colour}");
+        assert!(
+            l.entries.is_empty() || entry.is_some(),
+            "nobody comes with {colour}"
+        );
         let mut at = entry.map_or(0, |e| e.1);
         loop {
             let rules = match &l.sections[at] {
@@ -369,7 +378,11 @@ fn sections_do_what_chains_do() {
                 let kept = |c: Option<u32>| c.map(|c| c & asked);
                 let found = follow(&lists, &made.marks, &is, kept(connection));
                 assert_eq!(found.0, passes, "{seed} {words} {connection:?}");
-                assert_eq!(found.2, kept(run.connection), "{seed} {words} {connection:?}");
+                assert_eq!(
+                    found.2,
+                    kept(run.connection),
+                    "{seed} {words} {connection:?}"
+                );
                 passed += usize::from(passes);
                 marked += usize::from(found.1 != 0);
                 if known.insert(run.connection) && known.len() < 20 {
@@ -378,14 +391,19 @@ fn sections_do_what_chains_do() {
             }
         }
     }
-    assert!(passed > 1000 && marked > 1000 && told > 50, "{passed} {marked} {told}");
+    assert!(
+        passed > 1000 && marked > 1000 && told > 50,
+        "{passed} {marked} {told}"
+    );
 }
 
 /// Marks that change round and round.
 #[test]
 fn circles_that_change_marks_are_refused() {
     let mut flips = rule(&[], Target::Nothing, 1);
-    flips.changes.push(Change::PacketMark(MarkValue::of(MarkOf::Packet).xor(1)));
+    flips
+        .changes
+        .push(Change::PacketMark(MarkValue::of(MarkOf::Packet).xor(1)));
     let mut asks = rule(&[], Target::Goto("c".into()), 2);
     asks.marks.push(MarkTest {
         of: MarkOf::Packet,
@@ -410,7 +428,8 @@ fn what_no_packet_comes_to_is_not_refused() {
         not: false,
     });
     let mut sets = rule(&["b"], Target::Nothing, 3);
-    sets.changes.push(Change::PacketMark(MarkValue::constant(5)));
+    sets.changes
+        .push(Change::PacketMark(MarkValue::constant(5)));
     let of = |rules: Vec<ChainRule>| {
         let chains = HashMap::from([("c".to_string(), rules)]);
         passage(&[source(&chains, "c", true)], &Interfaces::default())

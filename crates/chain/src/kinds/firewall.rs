@@ -10,15 +10,15 @@ use super::{ClickText, KindCx, NOT_IP, VLAN_TAGGED, discard};
 use crate::edit::{self, ListEdit};
 use crate::file::Loc;
 use crate::import::{
-    Family, Hook, LEAST_MTU, Onward, ReadOptions, Rule, RuleFormat, RuleSet, Sections, Stage, Verdict,
-    click_list, read_rules,
+    Family, Hook, LEAST_MTU, Onward, ReadOptions, Rule, RuleFormat, RuleSet, Sections, Stage,
+    Verdict, click_list, read_rules,
 };
 use crate::rules::{self, ListedRule, RulePlace};
 use nat::Translation;
 use onefold_click::source::Span;
 use onefold_elements::connection::classes_text;
-use sections::{Exits, LineList, Marks};
 use schemars::JsonSchema;
+use sections::{Exits, LineList, Marks};
 use serde::Deserialize;
 use stages::StageLines;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! SetTCPMSS: the largest segment that an end of a TCP connection says it takes.
 //!
 //! `SetTCPMSS(MSS)` lowers the option of TCP's header (RFC 9293 3.7.1) to `MSS` where it says more; it is never raised.
-//! With `ADD true`, segments without the option get one, of 536 at most (RFC 9293's default without it), unless
-//! they have data or their header is full; and segments whose header is cut short are dropped: as Linux's TCPMSS target
-//! does (net/netfilter/xt_TCPMSS.c). Without, they stay as they are, as for nft's `tcp option maxseg size set`
-//! (net/netfilter/nft_exthdr.c). The checksum is updated incrementally, so that a wrong one stays wrong; where the option
-//! stands at an odd byte, Linux updates it wrongly, and this element does not. IPv4 and IPv6, behind the header
+//! With `ADD true`, segments without the option get one, of 536 (IPv6: 1220) at most, which is what counts without it,
+//! unless they have data or their header is full; and segments whose header is cut short are dropped: as Linux's TCPMSS
+//! target does (net/netfilter/xt_TCPMSS.c). Without, they stay as they are, as for nft's `tcp option maxseg size set`
+//! (net/netfilter/nft_exthdr.c). The checksum is updated incrementally, so that a wrong one stays wrong; where the
+//! option stands at an odd byte, Linux updates it wrongly, and this element does not. IPv4 and IPv6, behind the header
 //! annotation; later fragments, and what is not TCP, are not changed.
 
 use super::one_to_one;
@@ -39,8 +39,8 @@ const KIND: u8 = 2;
 const OPTION: usize = 4;
 /// No operation; kinds up to it have no length.
 const NOP: u8 = 1;
-/// Largest segment that is announced to who has announced none.
-const MOST_UNASKED: u16 = 536;
+/// Largest segment that is announced to who has announced none: of IPv4 and IPv6 (RFC 9293 3.7.1).
+const MOST_UNASKED: [u16; 2] = [536, 1220];
 
 #[derive(Debug, Clone)]
 struct SetTcpMss {
@@ -146,7 +146,7 @@ impl SetTcpMss {
         let six = ip[0] >> 4 == 6;
         let tcp = &mut ip[at..];
         tcp.copy_within(LEN..len, LEN + OPTION);
-        let mss = self.mss.min(MOST_UNASKED);
+        let mss = self.mss.min(MOST_UNASKED[usize::from(six)]);
         let mut sum = u16::from_be_bytes([tcp[16], tcp[17]]);
         let lengths = [len, len + OPTION].map(|n| n as u16);
         sum = checksum::update(sum, lengths[0], lengths[1]);
@@ -171,7 +171,13 @@ impl SetTcpMss {
 /// Writes a word of a TCP header at any byte, and what it does to the checksum.
 fn set_word(tcp: &mut [u8], at: usize, word: u16) {
     // at an odd byte, it is two halves of words of the sum: its bytes swapped stand for it
-    let sides = |w: u16| if at.is_multiple_of(2) { w } else { w.swap_bytes() };
+    let sides = |w: u16| {
+        if at.is_multiple_of(2) {
+            w
+        } else {
+            w.swap_bytes()
+        }
+    };
     let old = u16::from_be_bytes([tcp[at], tcp[at + 1]]);
     tcp[at..at + 2].copy_from_slice(&word.to_be_bytes());
     let sum = u16::from_be_bytes([tcp[16], tcp[17]]);
@@ -287,7 +293,10 @@ mod tests {
                 // segments with data do not get the option
                 assert_eq!(of(&[]), [0u8; 0]);
                 // kinds that are none, a length of 0
-                assert_eq!(of(&[9, 0, 2, 4, 0xff, 0xff, 0, 0]), [9, 0, 2, 4, 4, 0xb0, 0, 0]);
+                assert_eq!(
+                    of(&[9, 0, 2, 4, 0xff, 0xff, 0, 0]),
+                    [9, 0, 2, 4, 4, 0xb0, 0, 0]
+                );
             }
             let p = through("1200", segment(six, &[8, 2, 1, 1], &[])).unwrap();
             assert_eq!(options(&p), [8, 2, 1, 1]);
@@ -302,7 +311,9 @@ mod tests {
                 assert!(good(&p), "{o:?}");
                 options(&p)
             };
-            assert_eq!(add("1200", &[8, 2, 1, 1]), [2, 4, 2, 24, 8, 2, 1, 1]);
+            let most = if six { [4, 196] } else { [2, 24] };
+            let with = [&[2, 4][..], &most, &[8, 2, 1, 1]].concat();
+            assert_eq!(add("1400", &[8, 2, 1, 1]), with);
             assert_eq!(add("300", &[]), [2, 4, 1, 44]);
             // a full header
             assert_eq!(add("300", &[1; 40]), [1; 40]);

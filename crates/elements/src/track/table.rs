@@ -264,7 +264,11 @@ impl ConnTable {
         let Seen::Packet(p) = seen else {
             return Confirmed::Passes;
         };
-        if self.in_hand.class.is_some_and(|c| c.state == ConnState::Untracked) {
+        if self
+            .in_hand
+            .class
+            .is_some_and(|c| c.state == ConnState::Untracked)
+        {
             return Confirmed::Passes;
         }
         let ends = match self.leaves_hand(p) {

@@ -598,7 +598,10 @@ fn packets_that_are_not_to_be_tracked_begin_nothing() {
     let there = packet(false, (1, 2), 17, &udp((1000, 53)));
     let found = r.table.track(&Seen::Untracked, r.now);
     assert!(matches!(found, Found::Is(c, _) if c.state == ConnState::Untracked));
-    assert_eq!(r.table.confirm(&read(&there, true), r.now), Confirmed::Passes);
+    assert_eq!(
+        r.table.confirm(&read(&there, true), r.now),
+        Confirmed::Passes
+    );
     assert_eq!(r.text(), "");
     assert_eq!(r.state(&there), "new");
 }

@@ -234,7 +234,12 @@ mod tests {
             ("CONNMARK --set-mark 010", 1, 2, 8),
             ("CONNMARK --set-xmark 1/0", 1, 2, 3),
             ("CONNMARK --save-mark", 7, 2, 7),
-            ("CONNMARK --save-mark --nfmask 0xf0 --ctmask 0xff", 0x77, 0x102, 0x170),
+            (
+                "CONNMARK --save-mark --nfmask 0xf0 --ctmask 0xff",
+                0x77,
+                0x102,
+                0x170,
+            ),
             ("CONNMARK --restore-mark", 7, 2, 2),
             ("CONNMARK --restore-mark --mask 0xff", 0x707, 0x302, 0x702),
         ] {

@@ -1,7 +1,7 @@
 //! The options of a rule, as `iptables(8)` and `iptables-extensions(8)` describe them, as expressions of IPFilter.
 
-use super::{Errors, Raw};
 use super::changes;
+use super::{Errors, Raw};
 use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, OwnTest, Target};
 use crate::import::mark::{Change, MarkOf, MarkTest};
 use crate::import::ports::{ANY, Ports, complement, test, union};
@@ -192,7 +192,8 @@ impl Rules<'_> {
             // of the match before it
             "--limit-iface-in" | "--limit-iface-out" => {
                 let last = d.own.last_mut();
-                let last = last.ok_or_else(|| format!("'{w}' needs '--src-type' or '--dst-type' before it"))?;
+                let last = last
+                    .ok_or_else(|| format!("'{w}' needs '--src-type' or '--dst-type' before it"))?;
                 last.at = Some(w == "--limit-iface-out");
                 return Ok(());
             }
@@ -245,7 +246,9 @@ impl Rules<'_> {
             }
             "--mark" => {
                 let v = value(it, &mut not)?;
-                let of = d.mark_of.ok_or("'--mark' needs '-m mark' or '-m connmark'")?;
+                let of = d
+                    .mark_of
+                    .ok_or("'--mark' needs '-m mark' or '-m connmark'")?;
                 d.marks.push(changes::mark_test(of, v, not)?);
                 return Ok(());
             }
@@ -405,7 +408,7 @@ impl Rules<'_> {
                 Target::Nothing
             }
             // the targets of extensions are written in capitals; chains may be, too, but then they are in the file
- "NFQUEUE" | "QUEUE" | "TOS" | "TEE" | "TPROXY" | "SET" | "ULOG" | "CLASSIFY"
+            "NFQUEUE" | "QUEUE" | "TOS" | "TEE" | "TPROXY" | "SET" | "ULOG" | "CLASSIFY"
             | "SECMARK" | "CONNSECMARK" | "AUDIT" | "TRACE" | "IDLETIMER" | "SYNPROXY" => {
                 return Err(format!("target '{v}' is not supported"));
             }

@@ -1,5 +1,6 @@
 //! The reader of `iptables-save`, rule by rule and file by file.
 
+use super::super::rule::Way;
 use super::*;
 
 fn read(text: &str, chain: Option<&str>) -> Result<RuleSet, Errors> {
@@ -181,7 +182,10 @@ fn other_tables_are_stages() {
     assert_eq!(set.stages[2].policy.1, Some(8));
     assert_eq!(set.stages[2].policy.0.table, "mangle");
     let e = file("-m state --state NEW -j DROP", "-j ACCEPT").unwrap_err();
-    assert!(e[0].0 == 3 && e[0].1.contains("before they are tracked"), "{e:?}");
+    assert!(
+        e[0].0 == 3 && e[0].1.contains("before they are tracked"),
+        "{e:?}"
+    );
     let e = file("-j ACCEPT", "-p tcp -j TOS --set-tos 4").unwrap_err();
     assert!(e[0].0 == 9 && e[0].1.contains("TOS"), "{e:?}");
     // without a table filter nothing is filtered
@@ -235,10 +239,10 @@ fn table_nat_is_read_beside_table_filter() {
     let frag = "ip[6:2] & 8191 == 0";
     let masquerades = "13 POSTROUTING: src net 10.0.0.0/8 -> 203.0.113.1 random";
     let stays = "12 POSTROUTING: src net 10.9.0.0/16 -> stays";
-    let (dst, src) = nat.of(Way::Up);
+    let [(dst, _), (src, _)] = nat.of(Way::Up);
     assert_eq!(texts(dst), [""; 0]);
     assert_eq!(texts(src), [stays, masquerades]);
-    let (dst, src) = nat.of(Way::Down);
+    let [(dst, _), (src, _)] = nat.of(Way::Down);
     let docker = format!(
         "16 DOCKER: (dst host 203.0.113.1) && tcp && dst port 80 && {frag} -> 10.0.0.2 8080"
     );
@@ -248,7 +252,7 @@ fn table_nat_is_read_beside_table_filter() {
     );
     assert_eq!(texts(dst), [docker, forward]);
     assert_eq!(texts(src), [stays, "14 POSTROUTING: all -> 192.168.0.0/16"]);
-    let masquerade = &nat.of(Way::Up).1[1].target;
+    let masquerade = &nat.of(Way::Up)[1].0[1].target;
     assert!(masquerade.range(None).unwrap_err().contains("addresses"));
     // one chain, and nothing else
     let e = read(ROUTER, Some("nat/POSTROUTING")).unwrap_err();
@@ -421,7 +425,10 @@ COMMIT
     };
     let down = stage.down.as_ref().unwrap();
     for r in [&behind[0], &down[0]] {
-        assert_eq!(onward(r).steps, [Step::Header("SetTCPMSS(1200, ADD true)".into())]);
+        assert_eq!(
+            onward(r).steps,
+            [Step::Header("SetTCPMSS(1200, ADD true)".into())]
+        );
     }
     // the answer stands in the place of the question
     assert_eq!(lines(&set.rules), ["8: allow all"]);
@@ -439,7 +446,10 @@ fn own_addresses_of_an_interface() {
     let interfaces = Interfaces {
         inside: Some("lan0".into()),
         outside: Some("wan0".into()),
-        own: vec!["192.168.1.1".parse().unwrap(), "203.0.113.1".parse().unwrap()],
+        own: vec![
+            "192.168.1.1".parse().unwrap(),
+            "203.0.113.1".parse().unwrap(),
+        ],
         at: [
             vec!["192.168.1.1".parse().unwrap()],
             vec!["203.0.113.1".parse().unwrap()],

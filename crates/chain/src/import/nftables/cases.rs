@@ -85,7 +85,10 @@ impl Reader<'_> {
         }
         for case in out {
             if !case.interfaces.is_empty() || !case.marks.is_empty() || !case.own.is_empty() {
-                return Err("'!=' with concatenated values of others than header fields is not supported".into());
+                return Err(
+                    "'!=' with concatenated values of others than header fields is not supported"
+                        .into(),
+                );
             }
             d.tests.push(format!("not ({})", case.tests.join(" && ")));
         }

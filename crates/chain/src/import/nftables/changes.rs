@@ -118,7 +118,8 @@ pub(super) fn change(
                 }
                 false => n()?,
             };
-            let size = u16::try_from(size).map_err(|_| format!("'{what} set' to more than 65535"))?;
+            let size =
+                u16::try_from(size).map_err(|_| format!("'{what} set' to more than 65535"))?;
             headers::segment_size(size, false)
         }
         _ => return Err(format!("statement '{what} set' is not supported")),
@@ -175,7 +176,9 @@ fn mark_value(v: &Value, depth: usize) -> Result<MarkValue, String> {
 }
 
 fn by_expression(what: &str) -> String {
-    format!("a mark set by '{what}' is not supported; it can be a number, a mark, and '&', '|', '^' of it with numbers")
+    format!(
+        "a mark set by '{what}' is not supported; it can be a number, a mark, and '&', '|', '^' of it with numbers"
+    )
 }
 
 #[cfg(test)]
@@ -190,13 +193,18 @@ mod tests {
 
     #[test]
     fn fields_are_set_by_elements() {
-        let payload = |field: &str| format!(r#"{{"payload": {{"protocol": "ip", "field": "{field}"}}}}"#);
+        let payload =
+            |field: &str| format!(r#"{{"payload": {{"protocol": "ip", "field": "{field}"}}}}"#);
         let maxseg = r#"{"tcp option": {"name": "maxseg", "field": "size"}}"#.to_string();
         for (key, value, element) in [
             (payload("dscp"), r#""cs1""#, "SetIPDSCP(8)"),
             (payload("dscp"), "5", "SetIPDSCP(5)"),
             (payload("ttl"), "7", "SetIPTTL(7)"),
-            (maxseg.clone(), r#"{"rt": {"key": "mtu"}}"#, "SetTCPMSS(1460)"),
+            (
+                maxseg.clone(),
+                r#"{"rt": {"key": "mtu"}}"#,
+                "SetTCPMSS(1460)",
+            ),
             (maxseg.clone(), "1200", "SetTCPMSS(1200)"),
         ] {
             let c = set(&format!(r#"{{"key": {key}, "value": {value}}}"#)).unwrap();
@@ -222,11 +230,23 @@ mod tests {
         let ct = r#"{"ct": {"key": "mark"}}"#;
         for (key, value, packet, connection, becomes) in [
             (meta, "5".to_string(), 1, 2, 5),
-            (meta, format!(r#"{{"&": [{meta}, 4293197823]}}"#), u32::MAX, 2, 0xffe4_ffff),
+            (
+                meta,
+                format!(r#"{{"&": [{meta}, 4293197823]}}"#),
+                u32::MAX,
+                2,
+                0xffe4_ffff,
+            ),
             (meta, format!(r#"{{"|": [{meta}, 16]}}"#), 1, 2, 17),
             (meta, ct.to_string(), 1, 2, 2),
             (meta, format!(r#"{{"&": [{ct}, 255]}}"#), 1, 0x1ff, 0xff),
-            (ct, format!(r#"{{"|": [{{"&": [{meta}, 511]}}, 256]}}"#), 0x201, 2, 0x101),
+            (
+                ct,
+                format!(r#"{{"|": [{{"&": [{meta}, 511]}}, 256]}}"#),
+                0x201,
+                2,
+                0x101,
+            ),
             (ct, format!(r#"{{"^": [{ct}, 3]}}"#), 1, 2, 1),
         ] {
             let c = set(&format!(r#"{{"key": {key}, "value": {value}}}"#)).unwrap();
@@ -236,9 +256,18 @@ mod tests {
             assert_eq!(v.apply(packet, connection), becomes, "{value}");
         }
         for (bad, why) in [
-            (format!(r#"{{"key": {meta}, "value": {{"map": {{}}}}}}"#), "'map'"),
-            (format!(r#"{{"key": {meta}, "value": {{"|": [{meta}, {ct}]}}}}"#), "'|'"),
-            (r#"{"key": {"meta": {"key": "priority"}}, "value": 1}"#.to_string(), "meta priority set"),
+            (
+                format!(r#"{{"key": {meta}, "value": {{"map": {{}}}}}}"#),
+                "'map'",
+            ),
+            (
+                format!(r#"{{"key": {meta}, "value": {{"|": [{meta}, {ct}]}}}}"#),
+                "'|'",
+            ),
+            (
+                r#"{"key": {"meta": {"key": "priority"}}, "value": 1}"#.to_string(),
+                "meta priority set",
+            ),
         ] {
             let e = set(&bad).unwrap_err();
             assert!(e.contains(why), "{e}");

@@ -86,7 +86,8 @@ impl Reader<'_> {
                 continue;
             }
             if !made.is_empty() && matches!(kind.as_str(), "match" | "vmap") {
-                let text = format!("'{kind}' behind a statement that changes packets is not supported");
+                let text =
+                    format!("'{kind}' behind a statement that changes packets is not supported");
                 errors.push(text);
                 continue;
             }
@@ -96,7 +97,9 @@ impl Reader<'_> {
                 _ if several && cases.is_some() => {
                     Err("a rule with several maps or concatenations is not supported".into())
                 }
-                "match" if several => self.concatenated(v, table, &mut d).map(|c| cases = c.or(cases.take())),
+                "match" if several => self
+                    .concatenated(v, table, &mut d)
+                    .map(|c| cases = c.or(cases.take())),
                 "match" => self.comparison(v, table, &mut d),
                 "mangle" => match changes::change(v, (self.family, self.interfaces)) {
                     Ok(Some(c)) => {
@@ -289,9 +292,18 @@ impl Reader<'_> {
     /// `fib saddr type local`, `fib daddr . oif type != local`.
     fn own_address(&self, fib: &Value, m: &Match<'_>) -> Result<OwnTest, String> {
         let flags = fib.get("flags").and_then(Value::as_array);
-        let flags: Vec<&str> = flags.into_iter().flatten().filter_map(Value::as_str).collect();
+        let flags: Vec<&str> = flags
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
         let result = fib.get("result").and_then(Value::as_str).unwrap_or("");
-        let unknown = || format!("match on 'fib {} {result}' is not supported", flags.join(" . "));
+        let unknown = || {
+            format!(
+                "match on 'fib {} {result}' is not supported",
+                flags.join(" . ")
+            )
+        };
         let at = match flags.as_slice() {
             [_] => None,
             [_, "iif"] => Some(false),

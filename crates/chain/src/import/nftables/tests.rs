@@ -351,7 +351,9 @@ fn maps_and_concatenations_are_several_rules() {
     let set = read(&[&matches("!=")], Family::V4).unwrap();
     assert_eq!(
         lines(&set.rules),
-        ["3: deny udp && not (src host 10.0.0.1 && dst port 53) && not (src host 10.0.0.2 && dst port 123)"]
+        [
+            "3: deny udp && not (src host 10.0.0.1 && dst port 53) && not (src host 10.0.0.2 && dst port 123)"
+        ]
     );
     for (expr, why) in [
         (matches("<"), "'<' with concatenated values"),

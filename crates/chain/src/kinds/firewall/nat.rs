@@ -5,7 +5,9 @@
 //! without translation; then those of nat POSTROUTING for first packets, the source (ConnSrcNat), and ConnConfirm.
 
 use super::sections::Begin;
-use super::{Asking, Exits, Firewall, Group, Line, LineList, Lists, Passage, asks, groups, universe};
+use super::{
+    Asking, Exits, Firewall, Group, Line, LineList, Lists, Passage, asks, groups, universe,
+};
 use crate::import::nat::{self, NatRule, NatRules};
 use crate::import::{Hook, Way};
 use crate::kinds::{ClickText, KindCx, discard};

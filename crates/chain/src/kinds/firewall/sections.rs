@@ -105,7 +105,9 @@ impl LineList {
     pub fn marks_connections(&self) -> bool {
         let sets = |l: &Line| {
             let steps = l.onward.iter().flat_map(|o| &o.steps);
-            steps.into_iter().any(|s| matches!(s, Step::ConnectionMark(_)))
+            steps
+                .into_iter()
+                .any(|s| matches!(s, Step::ConnectionMark(_)))
         };
         let by_mark = |s: &Section<Line>| matches!(s, Section::Connection { .. });
         self.more.iter().any(by_mark) || self.all().any(sets)
