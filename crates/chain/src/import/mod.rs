@@ -6,22 +6,31 @@
 mod chains;
 pub mod classbench;
 pub mod click_list;
+mod headers;
 pub mod iptables;
+mod mark;
 pub mod nat;
 pub mod nftables;
+mod parts;
+mod passage;
 mod ports;
 pub mod precedence;
 mod routes;
 mod rule;
 pub mod snort;
 mod terms;
+mod walk;
+#[cfg(test)]
+mod walk_tests;
 
 pub use chains::Interfaces;
+pub(crate) use headers::LEAST_MTU;
 pub(crate) use routes::warn as warn_of_routes;
 pub use routes::{
     Hop, PlacedRoute, Route, RouteKind, Selection, parse_route, read_routes, select, shares,
 };
 pub use rule::{
-    Hook, ReadOptions, Rule, RuleFormat, RuleSet, Stage, Verdict, Way, format_of, read_rules,
+    Hook, Onward, ReadOptions, Rule, RuleFormat, RuleSet, Section, Sections, Stage, Step, Verdict,
+    Way, format_of, read_rules,
 };
 pub use terms::Family;

@@ -46,6 +46,60 @@ pub struct Rule {
     pub line: u32,
     /// In formats with chains.
     pub place: Option<Arc<RulePlace>>,
+    /// What becomes of packets beside that.
+    pub onward: Option<Onward>,
+}
+
+/// What a rule does to packets, and with which rules they go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Onward {
+    /// What is done to them, in order.
+    pub steps: Vec<Step>,
+    /// The section of the list with which they go on; without one, the rule decides.
+    pub section: Option<usize>,
+}
+
+/// Something that is done to a packet on its way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// It gets the mark of this number ([`RuleSet::marks`]).
+    Mark(u8),
+    /// Its connection gets this mark.
+    ConnectionMark(u32),
+    /// Its header is changed, by this element.
+    Header(Arc<str>),
+}
+
+/// A part of a list, whose packets all have the same mark.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Section<R> {
+    /// The first rule that matches says what becomes of a packet.
+    Rules(Vec<R>),
+    /// Packets go on by their connections' marks.
+    Connection {
+        /// The section for each mark.
+        values: Vec<(u32, usize)>,
+        /// That for packets without a connection.
+        none: usize,
+    },
+}
+
+/// What there is of a list beside its rules, which are section 0.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sections<R> {
+    /// Where packets begin that come with a mark, by its number; nothing, if all begin in section 0.
+    pub entries: Vec<(u8, usize)>,
+    /// Sections from 1 on.
+    pub more: Vec<Section<R>>,
+}
+
+impl<R> Default for Sections<R> {
+    fn default() -> Sections<R> {
+        Sections {
+            entries: Vec::new(),
+            more: Vec::new(),
+        }
+    }
 }
 
 /// Where packets are asked about, beside the chain that forwarded packets are filtered by; in the order in which they
@@ -83,6 +137,8 @@ pub struct Stage {
     pub rules: Vec<Rule>,
     /// Those for packets from port 1 to port 0, if they are not the same.
     pub down: Option<Vec<Rule>>,
+    /// The rest of both lists.
+    pub sections: [Sections<Rule>; 2],
     /// What happens to packets that no rule matches.
     pub default: Verdict,
     /// Whose policy that is, and the line that says it, if there is one.
@@ -100,6 +156,10 @@ pub struct RuleSet {
     pub policy: Option<(Arc<RulePlace>, Option<u32>)>,
     /// Rules for packets from port 1 to port 0, if they are not the same.
     pub down: Option<Vec<Rule>>,
+    /// The rest of both lists.
+    pub sections: [Sections<Rule>; 2],
+    /// Marks of packets, by number, and whether those that have them are not tracked; nothing, if there are none.
+    pub marks: Vec<(u32, bool)>,
     /// What becomes of addresses, where the file says it.
     pub nat: Option<super::nat::NatRules>,
     /// Other chains that forwarded packets pass, in their order.

@@ -2,6 +2,7 @@
 //! decides.
 
 mod nat;
+mod sections;
 mod stages;
 
 use super::connections::{Asking, Connections, Group, asks, groups, universe};
@@ -9,15 +10,17 @@ use super::{ClickText, KindCx, NOT_IP, VLAN_TAGGED, discard};
 use crate::edit::{self, ListEdit};
 use crate::file::Loc;
 use crate::import::{
-    Family, Hook, ReadOptions, Rule, RuleFormat, RuleSet, Stage, Verdict, click_list, read_rules,
+    Family, Hook, LEAST_MTU, Onward, ReadOptions, Rule, RuleFormat, RuleSet, Sections, Stage,
+    Verdict, click_list, read_rules,
 };
 use crate::rules::{self, ListedRule, RulePlace};
 use nat::Translation;
 use onefold_click::source::Span;
 use onefold_elements::connection::classes_text;
 use schemars::JsonSchema;
+use sections::{Exits, LineList, Marks};
 use serde::Deserialize;
-use stages::{StageLines, for_groups};
+use stages::StageLines;
 use std::sync::Arc;
 
 /// Ports: 0 inside, 1 outside. Frames are passed on unchanged.
@@ -51,6 +54,9 @@ pub struct Firewall {
     /// those that would turn back to where they came from, are dropped.
     #[serde(default)]
     pub addresses: Addresses,
+    /// The smaller one of both ports' MTUs, for rules that ask for it (`--clamp-mss-to-pmtu`, `rt mtu`); 1500 if not
+    /// given.
+    pub mtu: Option<Loc<u16>>,
     /// What the rules say of traffic from port 1 to port 0: the same rules, or everything passes, or nothing.
     #[serde(default)]
     pub back: Back,
@@ -110,13 +116,17 @@ struct Line {
     written: Arc<str>,
     policy: bool,
     place: Option<Arc<RulePlace>>,
+    /// What becomes of packets beside the verdict.
+    onward: Option<Onward>,
 }
 
 /// The lines for each way.
 struct Lines {
-    up: Vec<Line>,
+    up: LineList,
     /// The same if `None`.
-    down: Option<Vec<Line>>,
+    down: Option<LineList>,
+    /// Marks of packets, where there are any.
+    marks: Marks,
     /// What becomes of addresses.
     nat: Option<Translation>,
     /// Other chains that packets pass.
@@ -204,18 +214,22 @@ impl Firewall {
     ) -> Option<Lines> {
         let Some(f) = file else {
             return Some(Lines {
-                up: self.inline(cx, rules.unwrap_or(&[])),
+                up: LineList::plain(self.inline(cx, rules.unwrap_or(&[]))),
                 down: None,
+                marks: Marks::default(),
                 nat: None,
                 stages: Vec::new(),
             });
         };
         let span = cx.at(f);
         let (file, text) = cx.reader.read(&f.value, span)?;
+        let own = self.own(cx);
         let interfaces = crate::import::Interfaces {
             inside: self.interfaces.inside.clone(),
             outside: self.interfaces.outside.clone(),
-            own: self.own(cx).all(),
+            own: own.all(),
+            at: own.at(),
+            mtu: self.mtu(cx),
         };
         let options = ReadOptions {
             format: self.format,
@@ -230,7 +244,7 @@ impl Firewall {
         // nothing that is read by people is written in JSON
         let json = text.trim_start().starts_with('{');
         let written = rules::Lines::of(if json { "" } else { &text });
-        let lines = |rules: &[Rule], last: &Line| -> Vec<Line> {
+        let lines = |rules: &[Rule], sections: &Sections<Rule>, last: &Line| -> LineList {
             let one = |r: &Rule| {
                 let text = format!("{} {}", r.verdict.action(), r.filter);
                 Line {
@@ -240,9 +254,10 @@ impl Firewall {
                     line: r.line,
                     policy: false,
                     place: r.place.clone(),
+                    onward: r.onward.clone(),
                 }
             };
-            rules.iter().map(one).chain([last.clone()]).collect()
+            LineList::of(rules, sections, &one, Some(last))
         };
         let at = cx.reader.sources.locate(span);
         let stage = |s: &Stage| {
@@ -254,8 +269,8 @@ impl Firewall {
             }
             StageLines {
                 hook: s.hook,
-                up: lines(&s.rules, &last),
-                down: s.down.as_deref().map(|d| lines(d, &last)),
+                up: lines(&s.rules, &s.sections[0], &last),
+                down: (s.down.as_deref()).map(|d| lines(d, &s.sections[1], &last)),
             }
         };
         let stages = set.stages.iter().map(stage).collect();
@@ -263,11 +278,23 @@ impl Firewall {
         let place = (name.as_str(), &written, span);
         let nat = (set.nat.as_ref()).and_then(|n| Translation::of(self, cx, (n, six), place));
         Some(Lines {
-            up: lines(&set.rules, &last),
-            down: set.down.as_deref().map(|d| lines(d, &last)),
+            up: lines(&set.rules, &set.sections[0], &last),
+            down: (set.down.as_deref()).map(|d| lines(d, &set.sections[1], &last)),
+            marks: Marks(set.marks.clone()),
             nat,
             stages,
         })
+    }
+
+    /// The MTU that is said.
+    fn mtu(&self, cx: &mut KindCx<'_>) -> Option<u16> {
+        let mtu = self.mtu.as_ref()?;
+        if mtu.value < LEAST_MTU {
+            let text = format!("mtu: {} is less than {LEAST_MTU}", mtu.value);
+            cx.error(mtu, text);
+            return None;
+        }
+        Some(mtu.value)
     }
 
     /// The rules with the changes, both ways.
@@ -276,9 +303,15 @@ impl Firewall {
             return lines;
         }
         let l = cx.reader.sources.locate(cx.span);
-        let mut change = |mut all: Vec<Line>| {
+        let mut change = |mut all: LineList| {
+            if !all.more.is_empty() {
+                cx.error_whole(
+                    "the rules change packets or their marks and go on: change them in their file",
+                );
+                return all;
+            }
             for e in &self.edits {
-                if let Err(why) = edit_one(&mut all, e, (&l.file, l.line)) {
+                if let Err(why) = edit_one(&mut all.lines, e, (&l.file, l.line)) {
                     cx.error_whole(why);
                 }
             }
@@ -287,8 +320,7 @@ impl Firewall {
         Lines {
             up: change(lines.up),
             down: lines.down.map(change),
-            nat: lines.nat,
-            stages: lines.stages,
+            ..lines
         }
     }
 
@@ -320,6 +352,7 @@ impl Firewall {
                         written: rules::shown(&r.value),
                         policy: false,
                         place: None,
+                        onward: None,
                     });
                 }
                 Err(e) => cx.error(r, e),
@@ -348,6 +381,7 @@ fn edit_one(all: &mut Vec<Line>, e: &ListEdit, (file, line): (&str, u32)) -> Res
             written: rules::shown(&edit::plain(&e.text)),
             policy: false,
             place: None,
+            onward: None,
         };
         all.insert(at.min(rules), new);
         return Ok(());
@@ -360,7 +394,7 @@ fn edit_one(all: &mut Vec<Line>, e: &ListEdit, (file, line): (&str, u32)) -> Res
 }
 
 impl Lines {
-    fn of(&self, down: bool) -> &[Line] {
+    fn of(&self, down: bool) -> &LineList {
         match (&self.down, down) {
             (Some(d), true) => d,
             _ => &self.up,
@@ -393,13 +427,17 @@ impl Lists {
             Hook::Prerouting => !translated,
             Hook::Before | Hook::Behind => true,
         });
-        let stages = here.flat_map(|s| s.up.iter().chain(s.down.iter().flatten()));
-        let all = lines.up.iter().chain(lines.down.iter().flatten());
+        let stages = here.flat_map(|s| s.up.all().chain(s.down.iter().flat_map(LineList::all)));
+        let all = (lines.up.all()).chain(lines.down.iter().flat_map(LineList::all));
         let all = all.chain(stages);
+        let marks = |l: Option<&LineList>| l.is_some_and(LineList::marks_connections);
+        let of_stage = |s: &StageLines| marks(Some(&s.up)) || marks(s.down.as_ref());
+        let marked = marks(Some(&lines.up)) || marks(lines.down.as_ref());
+        let marked = marked || lines.stages.iter().any(of_stage);
         let asking: Vec<Asking> = all.filter(|l| asks(&l.text)).map(Line::asking).collect();
         let of: Vec<&Asking> = asking.iter().collect();
         Lists {
-            groups: match of.is_empty() && !translated {
+            groups: match of.is_empty() && !translated && !marked {
                 true => Vec::new(),
                 false => groups(&of, translated),
             },
@@ -410,21 +448,21 @@ impl Lists {
 
     /// What packets of this family go through, from the classifier to the device.
     fn write(&self, t: &mut ClickText, cx: &mut KindCx<'_>, way: &Passage<'_>) {
-        let (check, filter, six, input) = match self.six {
-            false => ("CheckIPHeader", "IPFilter", "", 0),
-            true => ("CheckIP6Header", "IP6Filter", "6", 1),
+        let (check, six, input) = match self.six {
+            false => ("CheckIPHeader", "", 0),
+            true => ("CheckIP6Header", "6", 1),
         };
         let name = way.name;
-        let from = format!("{name}[{input}] -> Strip(14) -> {check}");
+        let first = self.lines.marks.first();
+        let from = format!("{name}[{input}] -> Strip(14) -> {check}{first}");
         let from = self.write_stages(t, cx, way, (from, &[Hook::Raw]), None);
         if self.groups.is_empty() {
             let hooks = [Hook::Prerouting, Hook::Before];
             let from = self.write_stages(t, cx, way, (from, &hooks), None);
             let element = format!("{name}_rules{six}");
-            t.line(format!("{from} -> {element} :: {filter}("));
-            list(t, cx, element.clone(), self.lines.of(way.down), way);
-            t.line(");");
-            let from = self.write_stages(t, cx, way, (element, &[Hook::Behind]), None);
+            let lines = self.lines.of(way.down);
+            let from = self.write_list(t, cx, way, (from, element), lines, None);
+            let from = self.write_stages(t, cx, way, (from, &[Hook::Behind]), None);
             t.line(format!("{from} -> Unstrip(14) -> {name}_out;"));
             return;
         }
@@ -435,13 +473,11 @@ impl Lists {
         let outputs: Vec<String> = (self.groups.iter())
             .map(|g| classes_text(&g.classes, &universe(false)))
             .collect();
-        t.line(format!(
-            "{from} -> {name}_state{six} :: ConnTrack(connections, {});",
-            outputs.join(", ")
-        ));
+        let state = format!("{name}_state{six}");
+        self.write_tracker(t, way, (from, &state), &outputs);
         t.line(format!("{name}_passed{six} :: Unstrip(14) -> {name}_out;"));
         for i in 0..self.groups.len() {
-            let from = format!("{name}_state{six}[{i}]");
+            let from = format!("{state}[{i}]");
             let hooks = [Hook::Prerouting, Hook::Before];
             let from = self.write_group(t, cx, way, (from, &hooks), i);
             let confirm = match self.groups.get(i) {
@@ -462,22 +498,14 @@ impl Lists {
         (from, before): (String, &[Hook]),
         number: usize,
     ) -> String {
-        let (filter, six) = self.filter();
+        let (_, six) = self.filter();
         let groups = Some((self.groups.as_slice(), number));
         let from = self.write_stages(t, cx, way, (from, before), groups);
         let name = self.groups.get(number).map_or("", |g| g.name.as_str());
         let element = format!("{}_rules{six}_{name}", way.name);
-        t.line(format!("{from} -> {element} :: {filter}("));
-        let lines = for_groups(self.lines.of(way.down), &self.groups, self.six);
-        list(
-            t,
-            cx,
-            element.clone(),
-            lines.get(number).map_or(&[], Vec::as_slice),
-            way,
-        );
-        t.line(");");
-        self.write_stages(t, cx, way, (element, &[Hook::Behind]), groups)
+        let lines = self.lines.of(way.down);
+        let from = self.write_list(t, cx, way, (from, element), lines, groups);
+        self.write_stages(t, cx, way, (from, &[Hook::Behind]), groups)
     }
 
     /// The element that asks rules, and what names of elements end in.
@@ -546,6 +574,7 @@ fn policy(v: Verdict, file: String, line: u32) -> Line {
         written: format!("policy {}", v.action()).into(),
         policy: true,
         place: None,
+        onward: None,
     }
 }
 

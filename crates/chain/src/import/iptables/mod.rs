@@ -5,15 +5,16 @@
 //! chain of one table, where one is named. Packets from port 0 to port 1 come in by the inside interface and go out by
 //! the outside one, the others the other way round. Chains that these packets do not pass are not looked at.
 
+mod changes;
 mod nat;
 mod options;
 #[cfg(test)]
 mod tests;
 
-use super::chains::{ChainRule, Interfaces, Target, flatten};
-use super::rule::{Hook, Rule, RuleSet, Stage, Verdict, Way};
+use super::chains::{ChainRule, Interfaces, Target};
+use super::parts::{Part, Parts};
+use super::rule::{Hook, RuleSet, Verdict};
 use super::terms::Family;
-use crate::kinds::connections::asks;
 use crate::rules::RulePlace;
 use options::Rules;
 use std::collections::{BTreeMap, HashMap};
@@ -94,38 +95,28 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
         errors.extend(used_instead(t));
     }
     let mut told = Told::default();
-    let main = read_list(t, (table, chain), request, &mut told, &mut errors);
-    let mut stages = Vec::new();
+    let mut parts = Parts {
+        main: read_list(t, (table, chain), request, &mut told, &mut errors),
+        ..Parts::default()
+    };
     for (table, chain, hook) in STAGES {
         let Some(t) = tables.get(table).filter(|t| whole && t.does(chain)) else {
             continue;
         };
-        let l = read_list(t, (table, chain), request, &mut told, &mut errors);
-        stages.push(Stage {
-            hook,
-            rules: l.rules,
-            down: l.down,
-            default: l.default.unwrap_or(Verdict::Allow),
-            policy: l.policy,
-        });
+        let part = read_list(t, (table, chain), request, &mut told, &mut errors);
+        parts.stages.push((hook, part));
     }
-    let nat = match tables.get("nat").filter(|_| whole) {
-        Some(t) => nat::read(t, request, &mut errors),
-        None => None,
-    };
+    if let Some(t) = tables.get("nat").filter(|_| whole) {
+        parts.nat = nat::read(t, request, &mut errors);
+    }
     if !errors.is_empty() {
         errors.dedup();
         return Err(errors);
     }
-    Ok(RuleSet {
-        down: main.down,
-        rules: main.rules,
-        default: main.default,
-        policy: Some(main.policy),
-        nat,
-        stages,
-        warnings: told.warnings(),
-    })
+    let mut set = parts.rule_set(request.interfaces)?;
+    let mut warnings = told.warnings();
+    warnings.append(&mut set.warnings);
+    Ok(RuleSet { warnings, ..set })
 }
 
 /// Tables that are not read, with rules that forwarded packets pass.
@@ -170,14 +161,6 @@ impl Told {
     }
 }
 
-/// A chain with all that it jumps to, for both ways.
-struct List {
-    rules: Vec<Rule>,
-    down: Option<Vec<Rule>>,
-    default: Option<Verdict>,
-    policy: (Arc<RulePlace>, Option<u32>),
-}
-
 /// Reads a chain; what is wrong with it is added to `errors`.
 fn read_list(
     t: &Table<'_>,
@@ -185,7 +168,7 @@ fn read_list(
     request: &Request<'_>,
     told: &mut Told,
     errors: &mut Errors,
-) -> List {
+) -> Part {
     let policy = t.policies.get(chain).copied();
     let default = match policy {
         Some(("ACCEPT", _)) | None => Some(Verdict::Allow),
@@ -208,29 +191,19 @@ fn read_list(
     let chains = read_chains(&mut reader, t, table, chain);
     told.rejects += reader.rejects;
     told.logs += reader.logs;
-    // nothing to walk through: its rules were not understood, or the file says nothing of it
-    let none = !reader.errors.is_empty() || !chains.contains_key(chain);
     errors.append(&mut reader.errors);
-    let mut one = |way| match flatten(&chains, chain, way, request.interfaces) {
-        _ if none => Vec::new(),
-        Ok(r) => r,
-        Err(e) => {
-            errors.push(e);
-            Vec::new()
-        }
-    };
-    let (up, down) = (one(Way::Up), one(Way::Down));
-    let line = policy.map(|(_, line)| line);
-    let asks = up.iter().chain(&down).find(|r| asks(&r.filter));
-    if let Some(r) = asks.filter(|_| table == "raw") {
-        let text = "a rule of table raw asks about connections, which are tracked behind it";
-        errors.push((r.line, text.into()));
-    }
-    List {
-        down: (up != down).then_some(down),
-        rules: up,
-        default,
-        policy: (place(request.family, table, chain, 0), line),
+    Part {
+        // what the file says nothing of has no rules
+        chains: match chains.contains_key(chain) {
+            true => chains,
+            false => HashMap::from([(chain.to_string(), Vec::new())]),
+        },
+        start: chain.to_string(),
+        default: default.unwrap_or(Verdict::Allow),
+        policy: Some((
+            place(request.family, table, chain, 0),
+            policy.map(|(_, line)| line),
+        )),
     }
 }
 

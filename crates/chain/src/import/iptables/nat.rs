@@ -2,12 +2,17 @@
 
 use super::options::Rules;
 use super::{Errors, Request, Table, read_chains};
-use crate::import::chains::{Target, flatten_nat};
-use crate::import::nat::{NatRules, NatTarget};
-use crate::import::rule::Way;
+use crate::import::chains::Target;
+use crate::import::nat::NatTarget;
+use crate::import::parts::Part;
 
-/// What a table nat says of forwarded packets; `None` if it says nothing. What is wrong is added to `errors`.
-pub(super) fn read(t: &Table<'_>, request: &Request<'_>, errors: &mut Errors) -> Option<NatRules> {
+/// The chains of a table nat that forwarded packets pass, of destinations and of sources; `None` if it says nothing of
+/// them. What is wrong is added to `errors`.
+pub(super) fn read(
+    t: &Table<'_>,
+    request: &Request<'_>,
+    errors: &mut Errors,
+) -> Option<[Option<Part>; 2]> {
     t.passed()?;
     let mut reader = Rules {
         family: request.family,
@@ -17,19 +22,15 @@ pub(super) fn read(t: &Table<'_>, request: &Request<'_>, errors: &mut Errors) ->
         nat: true,
         errors: Errors::new(),
     };
-    let mut out = NatRules::default();
-    for (chain, to) in [("PREROUTING", &mut out.dst), ("POSTROUTING", &mut out.src)] {
+    let mut read = |chain: &str| {
         let chains = read_chains(&mut reader, t, "nat", chain);
-        if !chains.contains_key(chain) || !reader.errors.is_empty() {
-            continue;
-        }
-        for (way, list) in [Way::Up, Way::Down].into_iter().zip(to) {
-            match flatten_nat(&chains, chain, way, request.interfaces) {
-                Ok(rules) => *list = rules,
-                Err(e) => errors.push(e),
-            }
-        }
-    }
+        chains.contains_key(chain).then(|| Part {
+            chains,
+            start: chain.to_string(),
+            ..Part::default()
+        })
+    };
+    let out = [read("PREROUTING"), read("POSTROUTING")];
     if let Some((policy, line)) = (t.policies.values()).find(|(p, _)| *p == "DROP") {
         errors.push((
             *line,
@@ -67,7 +68,10 @@ fn options<'b>(name: &str, it: &mut impl Iterator<Item = &'b str>) -> Result<Nat
                 .ok_or_else(|| format!("expected a value behind '{w}'"))
         };
         match (name, w) {
-            ("SNAT", "--to-source") | ("DNAT", "--to-destination") => to = Some(place(value()?)?),
+            // an option may be cut short where no other begins so
+            ("SNAT", "--to-source" | "--to") | ("DNAT", "--to-destination" | "--to") => {
+                to = Some(place(value()?)?);
+            }
             ("NETMAP", "--to") => to = Some((prefix(value()?)?, None)),
             ("MASQUERADE", "--to-ports") => ports = Some(value()?.to_string()),
             ("SNAT" | "DNAT" | "MASQUERADE", "--random")

@@ -1,7 +1,9 @@
 //! The options of a rule, as `iptables(8)` and `iptables-extensions(8)` describe them, as expressions of IPFilter.
 
+use super::changes;
 use super::{Errors, Raw};
-use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, Target};
+use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, OwnTest, Target};
+use crate::import::mark::{Change, MarkOf, MarkTest};
 use crate::import::ports::{ANY, Ports, complement, test, union};
 use crate::import::rule::Verdict;
 use crate::import::terms::{Family, icmp_type, protocol, service, tcp_flag};
@@ -52,6 +54,12 @@ struct Draft {
     /// A match extension that looks at the transport header, which later fragments do not have.
     transport: bool,
     target: Option<Target>,
+    /// What the target changes.
+    changes: Vec<Change>,
+    own: Vec<OwnTest>,
+    marks: Vec<MarkTest>,
+    /// Whose mark '--mark' is about: as the last match says.
+    mark_of: Option<MarkOf>,
     /// A test of the connection's state.
     state: Option<String>,
     /// Other tests of the connection.
@@ -97,7 +105,7 @@ impl Rules<'_> {
         let mut it = list.iter().map(String::as_str);
         let mut d = Draft::default();
         let mut not = false;
-        let mut ok = true;
+        let mut errors = Vec::new();
         while let Some(w) = it.next() {
             if w == "!" {
                 not = !not;
@@ -105,8 +113,7 @@ impl Rules<'_> {
             }
             let result = self.option(w, std::mem::take(&mut not), &mut it, &mut d);
             if let Err(e) = result {
-                self.errors.push((raw.line, e));
-                ok = false;
+                errors.push(e);
                 if w == "-m" || w == "--match" || w == "-j" || w == "--jump" {
                     // its options mean nothing to us
                     break;
@@ -120,10 +127,22 @@ impl Rules<'_> {
                 Family::V6 => "not ip frag".into(),
             });
         }
-        ok.then(|| ChainRule {
+        // what may come to no packet is refused where one comes to it
+        let idle = !d.marks.is_empty() || !d.interfaces.is_empty();
+        let refused = (idle && !errors.is_empty()).then(|| errors.join("; "));
+        if !idle && !errors.is_empty() {
+            let line = raw.line;
+            self.errors.extend(errors.into_iter().map(|e| (line, e)));
+            return None;
+        }
+        Some(ChainRule {
             tests: d.tests,
             interfaces: d.interfaces,
+            own: d.own,
+            marks: d.marks,
+            changes: d.changes,
             target: d.target.unwrap_or(Target::Nothing),
+            refused,
             line: raw.line,
             place: None,
         })
@@ -166,7 +185,18 @@ impl Rules<'_> {
             "--ttl-eq" | "--ttl-lt" | "--ttl-gt" | "--hl-eq" | "--hl-lt" | "--hl-gt" => {
                 self.hop_limit(w, value(it, &mut not)?)?
             }
-            "--src-type" | "--dst-type" => self.address_type(&w[2..5], value(it, &mut not)?)?,
+            "--src-type" | "--dst-type" => {
+                let v = value(it, &mut not)?;
+                return self.address_type(w, v, not, d);
+            }
+            // of the match before it
+            "--limit-iface-in" | "--limit-iface-out" => {
+                let last = d.own.last_mut();
+                let last = last
+                    .ok_or_else(|| format!("'{w}' needs '--src-type' or '--dst-type' before it"))?;
+                last.at = Some(w == "--limit-iface-out");
+                return Ok(());
+            }
             "--icmp-type" | "--icmpv6-type" => {
                 let v = value(it, &mut not)?;
                 needs(d, self.family.icmp(), w)?;
@@ -208,8 +238,18 @@ impl Rules<'_> {
                     "conntrack" | "state" => {}
                     "tcp" | "udp" | "icmp" | "icmp6" | "multiport" => d.transport = true,
                     "comment" | "iprange" | "ttl" | "hl" | "addrtype" => {}
+                    "mark" => d.mark_of = Some(MarkOf::Packet),
+                    "connmark" => d.mark_of = Some(MarkOf::Connection),
                     m => return Err(format!("match '{m}' is not supported")),
                 }
+                return Ok(());
+            }
+            "--mark" => {
+                let v = value(it, &mut not)?;
+                let of = d
+                    .mark_of
+                    .ok_or("'--mark' needs '-m mark' or '-m connmark'")?;
+                d.marks.push(changes::mark_test(of, v, not)?);
                 return Ok(());
             }
             "--comment" => return value(it, &mut not).map(drop),
@@ -220,6 +260,11 @@ impl Rules<'_> {
             "-j" | "--jump" | "-g" | "--goto" => {
                 let v = value(it, &mut not)?;
                 let goto = w == "-g" || w == "--goto";
+                let about = (self.family, self.interfaces);
+                if let Some(found) = changes::target(v, about, it).filter(|_| !goto) {
+                    d.changes = found?;
+                    return Ok(());
+                }
                 d.target = Some(self.target(v, goto, it)?);
                 return Ok(());
             }
@@ -273,24 +318,19 @@ impl Rules<'_> {
     }
 
     /// An address of the host itself, as its routes say.
-    fn address_type(&self, way: &str, v: &str) -> Result<String, String> {
+    fn address_type(&self, w: &str, v: &str, not: bool, d: &mut Draft) -> Result<(), String> {
         if v != "LOCAL" {
             return Err(format!(
                 "address type '{v}' is not supported; there is LOCAL"
             ));
         }
-        let own: Vec<_> = (self.interfaces.own.iter())
-            .filter(|a| a.is_ipv6() == (self.family == Family::V6))
-            .map(|a| format!("{way} host {a}"))
-            .collect();
-        match own.is_empty() {
-            true => Err(
-                "the rule asks for the router's own addresses: say them with \
-                         'addresses: { inside: [192.168.1.1/24], outside: [203.0.113.1/24] }'"
-                    .into(),
-            ),
-            false => Ok(format!("({})", own.join(" or "))),
-        }
+        d.own.push(OwnTest {
+            src: w == "--src-type",
+            at: None,
+            not,
+            six: self.family == Family::V6,
+        });
+        Ok(())
     }
 
     fn address_range(&self, way: &str, v: &str) -> Result<String, String> {
@@ -368,8 +408,7 @@ impl Rules<'_> {
                 Target::Nothing
             }
             // the targets of extensions are written in capitals; chains may be, too, but then they are in the file
-            "MARK" | "CONNMARK" | "NFQUEUE" | "QUEUE" | "TCPMSS" | "TOS" | "DSCP" | "TTL"
-            | "HL" | "CT" | "NOTRACK" | "TEE" | "TPROXY" | "SET" | "ULOG" | "CLASSIFY"
+            "NFQUEUE" | "QUEUE" | "TOS" | "TEE" | "TPROXY" | "SET" | "ULOG" | "CLASSIFY"
             | "SECMARK" | "CONNSECMARK" | "AUDIT" | "TRACE" | "IDLETIMER" | "SYNPROXY" => {
                 return Err(format!("target '{v}' is not supported"));
             }

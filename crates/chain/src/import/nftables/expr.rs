@@ -1,8 +1,10 @@
 //! The expressions of a rule.
 
 use super::cases::Case;
+use super::changes;
 use super::set::{self, Sets};
-use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, Target};
+use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, OwnTest, Target};
+use crate::import::mark::{Change, MarkTest};
 use crate::import::ports::{complement, test, union};
 use crate::import::rule::Verdict;
 use crate::import::terms::{Family, icmp_type, tcp_flag};
@@ -30,6 +32,8 @@ pub struct Reader<'a> {
 pub(super) struct Draft {
     pub tests: Vec<String>,
     pub interfaces: Vec<InterfaceTest>,
+    pub own: Vec<OwnTest>,
+    pub marks: Vec<MarkTest>,
     /// Protocols that are left by the tests so far; `None`: any.
     protocols: Option<Vec<u8>>,
     /// It cannot match a packet of this family.
@@ -65,6 +69,7 @@ impl Reader<'_> {
         let mut errors = Vec::new();
         let mut target = Target::Nothing;
         let mut cases: Option<Vec<Case>> = None;
+        let mut made: Vec<Change> = Vec::new();
         for e in body
             .get("expr")
             .and_then(Value::as_array)
@@ -80,14 +85,40 @@ impl Reader<'_> {
                 errors.push(format!("statement '{kind}' behind 'vmap' is not supported"));
                 continue;
             }
+            if !made.is_empty() && matches!(kind.as_str(), "match" | "vmap") {
+                let text =
+                    format!("'{kind}' behind a statement that changes packets is not supported");
+                errors.push(text);
+                continue;
+            }
             let several =
                 kind == "vmap" || v.get("left").is_some_and(|l| l.get("concat").is_some());
             let result = match kind.as_str() {
                 _ if several && cases.is_some() => {
                     Err("a rule with several maps or concatenations is not supported".into())
                 }
-                "match" if several => self.concatenated(v, table, &d).map(|c| cases = Some(c)),
+                "match" if several => self
+                    .concatenated(v, table, &mut d)
+                    .map(|c| cases = c.or(cases.take())),
                 "match" => self.comparison(v, table, &mut d),
+                "mangle" => match changes::change(v, (self.family, self.interfaces)) {
+                    Ok(Some(c)) => {
+                        // without a connection, what is read of it ends the rule
+                        let reads = matches!(&c, Change::PacketMark(v) | Change::ConnectionMark(v) if v.connection != 0);
+                        d.marks.extend(reads.then(MarkTest::connected));
+                        made.push(c);
+                        Ok(())
+                    }
+                    Ok(None) => {
+                        d.never = true;
+                        Ok(())
+                    }
+                    Err(e) => Err(e),
+                },
+                "notrack" => {
+                    made.push(Change::Untrack);
+                    Ok(())
+                }
                 "counter" => Ok(()),
                 "continue" => Ok(()),
                 "log" => {
@@ -121,17 +152,31 @@ impl Reader<'_> {
         if d.never {
             return Ok(Vec::new());
         }
-        if !errors.is_empty() {
+        let segments = |c: &Change| matches!(c, Change::Header(e) if e.starts_with("SetTCPMSS"));
+        if made.iter().any(segments) && target != Target::Nothing {
+            // what cannot be set ends the rule, so that its verdict is not reached
+            errors.push("a verdict behind 'tcp option maxseg size set' is not supported: give it a rule of its own".into());
+        }
+        // what may come to no packet is refused where one comes to it
+        let idle = !d.marks.is_empty() || !d.interfaces.is_empty();
+        if !errors.is_empty() && !idle {
             return Err(errors);
         }
+        let refused = (!errors.is_empty()).then(|| errors.join("; "));
         let one = Case {
             tests: Vec::new(),
             interfaces: Vec::new(),
+            own: Vec::new(),
+            marks: Vec::new(),
             target: None,
         };
         let rule = |case: Case| ChainRule {
             tests: d.tests.iter().cloned().chain(case.tests).collect(),
             interfaces: [d.interfaces.clone(), case.interfaces].concat(),
+            own: [d.own.clone(), case.own].concat(),
+            marks: [d.marks.clone(), case.marks].concat(),
+            changes: made.clone(),
+            refused: refused.clone(),
             target: case.target.unwrap_or_else(|| target.clone()),
             line,
             place: None,
@@ -185,6 +230,15 @@ impl Reader<'_> {
             return Err("a match without 'left' and 'right'".into());
         };
         let m = Match { op, right, table };
+        if let Some((of, mask)) = changes::masked_mark(left) {
+            let values = self.sets.values(table, right)?;
+            d.marks.push(changes::mark_test(of, mask?, op, &values)?);
+            return Ok(());
+        }
+        if let Some(fib) = left.get("fib") {
+            d.own.push(self.own_address(fib, &m)?);
+            return Ok(());
+        }
         if let Some(p) = left.get("payload") {
             let s = |k: &str| p.get(k).and_then(Value::as_str).unwrap_or("");
             return self.payload(s("protocol"), s("field"), &m, d);
@@ -221,6 +275,51 @@ impl Reader<'_> {
             },
         );
         Err(format!("match on '{what}' is not supported"))
+    }
+
+    /// The packet has a header of this protocol.
+    pub(super) fn needs(&self, protocol: &str, d: &mut Draft) -> Result<(), String> {
+        let number = match (protocol, self.family) {
+            ("tcp", _) => 6,
+            ("udp", _) => 17,
+            ("icmp", Family::V4) | ("icmpv6", Family::V6) => self.family.icmp(),
+            _ => return Err(format!("'!=' with values of '{protocol}' is not supported")),
+        };
+        need(number, self.family, d);
+        Ok(())
+    }
+
+    /// `fib saddr type local`, `fib daddr . oif type != local`.
+    fn own_address(&self, fib: &Value, m: &Match<'_>) -> Result<OwnTest, String> {
+        let flags = fib.get("flags").and_then(Value::as_array);
+        let flags: Vec<&str> = flags
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        let result = fib.get("result").and_then(Value::as_str).unwrap_or("");
+        let unknown = || {
+            format!(
+                "match on 'fib {} {result}' is not supported",
+                flags.join(" . ")
+            )
+        };
+        let at = match flags.as_slice() {
+            [_] => None,
+            [_, "iif"] => Some(false),
+            [_, "oif"] => Some(true),
+            _ => return Err(unknown()),
+        };
+        let side = flags.first().copied().unwrap_or("");
+        if result != "type" || !matches!(side, "saddr" | "daddr") || m.right != "local" {
+            return Err(unknown());
+        }
+        Ok(OwnTest {
+            src: side == "saddr",
+            at,
+            not: negated(m.op, "'fib ... type'")?,
+            six: self.family == Family::V6,
+        })
     }
 
     fn payload(
@@ -405,6 +504,13 @@ impl Reader<'_> {
     /// `tcp flags syn` (one of them is set), `tcp flags & mask == value`.
     fn flags(&mut self, mask: Option<&Value>, m: &Match<'_>, d: &mut Draft) -> Result<(), String> {
         need(6, self.family, d);
+        if let (None, Some(set)) = (mask, m.right.get("set").and_then(Value::as_array)) {
+            // these values, all bits of them
+            let one = |v: &Value| Ok(format!("tcp[13:1] == {}", bits(set::plain(v))?));
+            let all = set.iter().map(one).collect::<Result<Vec<_>, String>>()?;
+            d.tests.push(equality(any_of(all), m.op, "TCP flags")?);
+            return Ok(());
+        }
         let value = bits(m.right)?;
         let t = match (mask, m.op) {
             (None, "in") => format!("tcp[13:1] & {value} != 0"),

@@ -5,17 +5,18 @@
 //! IPv6 rules. JSON has no lines: places are those of each rule's text in the file.
 
 mod cases;
+mod changes;
 mod expr;
 mod nat;
 mod set;
 #[cfg(test)]
 mod tests;
 
-use super::chains::{ChainRule, Target, flatten};
+use super::chains::{ChainRule, Target};
 use super::iptables::Request;
-use super::rule::{Hook, RuleSet, Stage, Verdict, Way};
+use super::parts::{Part, Parts};
+use super::rule::{Hook, RuleSet, Verdict};
 use super::terms::Family;
-use crate::kinds::connections::asks;
 use crate::rules::RulePlace;
 use serde_json::Value;
 use set::Sets;
@@ -92,39 +93,28 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
     };
     let chains = read_chains(&mut reader, &start, rules, &mut errors);
     let stages = match request.chain {
-        None => read_stages(&mut reader, (&found, &start), request, &mut errors),
+        None => read_stages(&mut reader, (&found, &start), &mut errors),
         Some(_) => Vec::new(),
     };
     let (rejects, logs) = (reader.rejects, reader.logs);
     let nat = match request.chain {
-        None => nat::read(&mut reader, &found, request, &mut errors),
+        None => nat::read(&mut reader, &found, &mut errors),
         Some(_) => None,
     };
-    let mut tests = chains.values().flatten().flat_map(|r| &r.tests);
-    let mut behind = stages
-        .iter()
-        .flat_map(|s| s.rules.iter().chain(s.down.iter().flatten()));
-    if nat.is_some() || tests.any(|t| asks(t)) || behind.any(|r| asks(&r.filter)) {
-        errors.extend(found.untracked.iter().map(|(line, what)| {
-            let text = format!("{what} is not supported where rules ask about connections");
-            (*line, text)
-        }));
-    }
     if !errors.is_empty() {
         return Err(errors);
     }
-    let mut one = |way| match flatten(&chains, &start, way, request.interfaces) {
-        Ok(r) => r,
-        Err(e) => {
-            errors.push(e);
-            Vec::new()
-        }
+    let parts = Parts {
+        main: Part {
+            chains,
+            default,
+            policy: Some((policy_of(&start, rules), None)),
+            start,
+        },
+        stages,
+        nat,
     };
-    let (up, down) = (one(Way::Up), one(Way::Down));
-    if !errors.is_empty() {
-        errors.dedup();
-        return Err(errors);
-    }
+    let mut set = parts.rule_set(request.interfaces)?;
     let mut warnings = Vec::new();
     if rejects > 0 {
         warnings.push(format!(
@@ -134,19 +124,17 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
     if logs > 0 {
         warnings.push(format!("{logs} log statements do nothing"));
     }
-    let family = (rules.get(&start).and_then(|l| l.first())).map_or(&Value::Null, |(b, _)| *b);
-    let of_chain = RulePlace {
+    warnings.append(&mut set.warnings);
+    Ok(RuleSet { warnings, ..set })
+}
+
+/// The place of a chain's policy.
+fn policy_of(chain: &str, rules: &HashMap<String, Vec<(&Value, u32)>>) -> Arc<RulePlace> {
+    let first = rules.get(chain).and_then(|l| l.first());
+    let body = first.map_or(&Value::Null, |(b, _)| *b);
+    Arc::new(RulePlace {
         handle: None,
-        ..RulePlace::clone(&place(&start, family, 0))
-    };
-    Ok(RuleSet {
-        down: (up != down).then_some(down),
-        rules: up,
-        default: Some(default),
-        policy: Some((Arc::new(of_chain), None)),
-        nat,
-        stages,
-        warnings,
+        ..RulePlace::clone(&place(chain, body, 0))
     })
 }
 
@@ -154,9 +142,8 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
 fn read_stages(
     reader: &mut expr::Reader<'_>,
     (found, start): (&Objects<'_>, &str),
-    request: &Request<'_>,
     errors: &mut Errors,
-) -> Vec<Stage> {
+) -> Vec<(Hook, Part)> {
     let Some(main) = found.bases.iter().find(|b| b.key == start) else {
         return Vec::new();
     };
@@ -183,34 +170,13 @@ fn read_stages(
                 continue;
             }
         };
-        let before = errors.len();
-        let chains = read_chains(reader, &b.key, &found.rules, errors);
-        let mut one = |way| match flatten(&chains, &b.key, way, request.interfaces) {
-            _ if errors.len() > before => Vec::new(),
-            Ok(r) => r,
-            Err(e) => {
-                errors.push(e);
-                Vec::new()
-            }
-        };
-        let (up, down) = (one(Way::Up), one(Way::Down));
-        let asking = up.iter().chain(&down).find(|r| asks(&r.filter));
-        if let Some(r) = asking.filter(|_| hook == Hook::Raw) {
-            let text = "a rule asks about connections before they are tracked (priority -200)";
-            errors.push((r.line, text.into()));
-        }
-        let body = first.map_or(&Value::Null, |(b, _)| *b);
-        let policy = RulePlace {
-            handle: None,
-            ..RulePlace::clone(&place(&b.key, body, 0))
-        };
-        out.push(Stage {
-            hook,
-            down: (up != down).then_some(down),
-            rules: up,
+        let part = Part {
+            chains: read_chains(reader, &b.key, &found.rules, errors),
+            start: b.key.clone(),
             default: b.policy,
-            policy: (Arc::new(policy), None),
-        });
+            policy: Some((policy_of(&b.key, &found.rules), None)),
+        };
+        out.push((hook, part));
     }
     out
 }
@@ -243,8 +209,6 @@ struct Objects<'a> {
     nat: Vec<(String, String)>,
     /// Base chains of other types, with their type.
     others: Vec<(String, String)>,
-    /// Statements that change how connections are tracked, and their lines.
-    untracked: Vec<(u32, &'static str)>,
 }
 
 impl<'a> Objects<'a> {
@@ -288,15 +252,12 @@ impl<'a> Objects<'a> {
                             });
                         } else if s("type") == "nat" {
                             found.nat.push((k, s("hook").to_string()));
-                        } else {
+                        } else if !matches!(s("hook"), "input" | "output") {
                             found.others.push((k, s("type").to_string()));
                         }
                     }
                 }
                 "rule" => {
-                    found
-                        .untracked
-                        .extend(changes_tracking(body).map(|w| (line, w)));
                     let chain = key(s("table"), s("chain"));
                     found.rules.entry(chain).or_default().push((body, line));
                 }
@@ -309,20 +270,6 @@ impl<'a> Objects<'a> {
         }
         found
     }
-}
-
-/// A statement of a rule that changes how connections are tracked.
-fn changes_tracking(body: &Value) -> Option<&'static str> {
-    let all = body.get("expr").and_then(Value::as_array)?;
-    all.iter()
-        .find_map(|e| match e.as_object()?.iter().next()? {
-            (k, _) if k == "notrack" => Some("statement 'notrack'"),
-            (k, _) if k == "ct helper" => Some("statement 'ct helper set'"),
-            (k, v) if k == "mangle" && v.get("key").is_some_and(|k| k.get("ct").is_some()) => {
-                Some("statement 'ct ... set'")
-            }
-            _ => None,
-        })
 }
 
 /// A chain, and all chains that can be come to from it.

@@ -2,25 +2,23 @@
 
 use super::expr::Reader;
 use super::{Errors, Objects, read_chains};
-use crate::import::chains::flatten_nat;
-use crate::import::iptables::Request;
-use crate::import::nat::{NatRules, NatTarget};
-use crate::import::rule::Way;
+use crate::import::nat::NatTarget;
+use crate::import::parts::Part;
 use crate::import::terms::Family;
 use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What chains of type nat say of forwarded packets; `None` if they say nothing. What is wrong is added to `errors`.
+/// The chains of type nat that forwarded packets pass, of destinations and of sources; `None` if there are none. What is
+/// wrong is added to `errors`.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     found: &Objects<'_>,
-    request: &Request<'_>,
     errors: &mut Errors,
-) -> Option<NatRules> {
-    let mut out = NatRules::default();
+) -> Option<[Option<Part>; 2]> {
+    let mut out = [None, None];
     let mut any = false;
     reader.nat = true;
-    for (hook, to) in [("prerouting", &mut out.dst), ("postrouting", &mut out.src)] {
+    for (hook, to) in ["prerouting", "postrouting"].into_iter().zip(&mut out) {
         let has_rules = |k: &str| found.rules.get(k).is_some_and(|r| !r.is_empty());
         let mut here = (found.nat.iter()).filter(|(k, h)| h == hook && has_rules(k));
         let Some((start, _)) = here.next() else {
@@ -40,12 +38,11 @@ pub(super) fn read(
             continue;
         }
         let chains = read_chains(reader, start, &found.rules, errors);
-        for (way, list) in [Way::Up, Way::Down].into_iter().zip(to) {
-            match flatten_nat(&chains, start, way, request.interfaces) {
-                Ok(rules) => *list = rules,
-                Err(e) => errors.push(e),
-            }
-        }
+        *to = Some(Part {
+            chains,
+            start: start.clone(),
+            ..Part::default()
+        });
     }
     reader.nat = false;
     any.then_some(out)

@@ -13,6 +13,7 @@ fn request(family: Family, chain: Option<&'static str>) -> Request<'static> {
             inside: Some("lan0".into()),
             outside: Some("wan0".into()),
             own: Vec::new(),
+            ..Interfaces::default()
         }),
     }
 }
@@ -182,7 +183,7 @@ fn what_cannot_be_expressed_is_refused_by_name() {
     };
     let ct =
         |key: &str, value: &str| m("in", &format!("{{\"ct\": {{\"key\": \"{key}\"}}}}"), value);
-    assert_eq!(why(&ct("mark", "1")), "value 1");
+    assert_eq!(why(&ct("mark", "\"x\"")), "mark 'x'");
     assert_eq!(
         why(&ct("zone", "\"1\"")),
         "'ct zone' is not supported; rules can ask for 'ct state', 'ct direction' and 'ct status'"
@@ -200,8 +201,8 @@ fn what_cannot_be_expressed_is_refused_by_name() {
          a 'vmap' without 'key' and 'data'"
     );
     assert_eq!(
-        why(&m("==", "meta mark", "1")),
-        "match on 'meta mark' is not supported"
+        why(&m("==", "meta priority", "1")),
+        "match on 'meta priority' is not supported"
     );
     assert_eq!(
         why(&m("==", "ip saddr", "\"@none\"")),
@@ -273,12 +274,12 @@ fn connections() {
         lines(&set.rules),
         ["3: deny ct state invalid", "3: allow ct state established"]
     );
-    // elsewhere in the file, what changes the answers
+    // what has been tracked
     let notrack = file(&[vmap, "{\"notrack\": null}"]);
     let e = parse(&notrack, &request(Family::V4, None)).unwrap_err();
     assert!(
         e.iter()
-            .any(|e| e.0 == 4 && e.1.contains("'notrack' is not supported")),
+            .any(|e| e.0 == 4 && e.1.contains("cannot be left untracked")),
         "{e:?}"
     );
 }
@@ -346,8 +347,16 @@ fn maps_and_concatenations_are_several_rules() {
             "3: deny src host 10.0.0.2 && udp && dst port 123"
         ]
     );
+    // of packets with that header, those that are none of them
+    let set = read(&[&matches("!=")], Family::V4).unwrap();
+    assert_eq!(
+        lines(&set.rules),
+        [
+            "3: deny udp && not (src host 10.0.0.1 && dst port 53) && not (src host 10.0.0.2 && dst port 123)"
+        ]
+    );
     for (expr, why) in [
-        (matches("!="), "'!=' with concatenated values"),
+        (matches("<"), "'<' with concatenated values"),
         (vmap(&key, &format!("[\"*\", {drop}]")), "an element '*'"),
         (
             vmap(&key, &format!("[53, {drop}]")),

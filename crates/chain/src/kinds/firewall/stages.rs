@@ -1,7 +1,7 @@
 //! Chains beside FORWARD that forwarded packets pass, as lists one behind the other; each is told by class as the main
 //! one is.
 
-use super::{Line, Lists, Passage, list};
+use super::{Line, LineList, Lists, Passage};
 use crate::import::Hook;
 use crate::kinds::connections::{Answered, Group};
 use crate::kinds::{ClickText, KindCx};
@@ -9,13 +9,13 @@ use crate::kinds::{ClickText, KindCx};
 /// A chain beside the one that forwarded packets are filtered by.
 pub(super) struct StageLines {
     pub hook: Hook,
-    pub up: Vec<Line>,
+    pub up: LineList,
     /// The same if `None`.
-    pub down: Option<Vec<Line>>,
+    pub down: Option<LineList>,
 }
 
 impl StageLines {
-    fn of(&self, down: bool) -> &[Line] {
+    fn of(&self, down: bool) -> &LineList {
         match (&self.down, down) {
             (Some(d), true) => d,
             _ => &self.up,
@@ -34,24 +34,15 @@ impl Lists {
         (mut from, hooks): (String, &[Hook]),
         group: Option<(&[Group], usize)>,
     ) -> String {
-        let (filter, six) = self.filter();
+        let (_, six) = self.filter();
         let here = self.lines.stages.iter().zip(1..);
         for (s, n) in here.filter(|(s, _)| way.only.is_none() && hooks.contains(&s.hook)) {
             let mut element = format!("{}_{}{n}{six}", way.name, s.hook.name());
-            let all = s.of(way.down);
-            let lines = match group {
-                None => all.to_vec(),
-                Some((groups, i)) => {
-                    let name = groups.get(i).map_or("", |g| g.name.as_str());
-                    element = format!("{element}_{name}");
-                    let mut lists = for_groups(all, groups, self.six).into_iter();
-                    lists.nth(i).unwrap_or_default()
-                }
-            };
-            t.line(format!("{from} -> {element} :: {filter}("));
-            list(t, cx, element.clone(), &lines, way);
-            t.line(");");
-            from = element;
+            if let Some((groups, i)) = group {
+                let name = groups.get(i).map_or("", |g| g.name.as_str());
+                element = format!("{element}_{name}");
+            }
+            from = self.write_list(t, cx, way, (from, element), s.of(way.down), group);
         }
         from
     }

@@ -1,0 +1,615 @@
+//! The lists that packets are asked about on their way through a chain and all that it jumps to.
+//!
+//! A jump is written out: every rule of the chain jumped to, with the jump's own conditions before its. A `return` (and
+//! what follows a `goto`) takes its packets out of the rules that follow in the same chain.
+//!
+//! A rule that changes a packet, or its mark, and goes on ends its *section*: its packets go on in another one, which
+//! begins behind the rule, and whose packets all have the new mark. So a mark is known wherever it is asked for, and
+//! the answer stands in the place of the question. Where the answer depends on the connection's mark, a section tells
+//! packets by that first.
+
+use super::chains::{ChainRule, Interfaces, Target};
+use super::mark::{Change, MarkOf, MarkTest};
+use super::rule::{MAX_RULES, Onward, Section, Step, Verdict, Way};
+use crate::rules::RulePlace;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// How deep chains may call one another.
+const MAX_DEPTH: usize = 32;
+/// Longest expression that a rule may become, in bytes.
+const MAX_EXPRESSION: usize = 1 << 16;
+/// Most rules that are looked at while jumps are written out.
+const MAX_STEPS: usize = 4_000_000;
+/// Longest text that they may become in all, in bytes.
+const MAX_BYTES: usize = 32 << 20;
+/// Most sections of a list.
+const MAX_SECTIONS: usize = 4096;
+/// Most marks that packets of a function have.
+const MAX_MARKS: usize = 128;
+
+/// What goes wrong: the line of the rule that it is about, and why.
+type Wrong = (u32, String);
+
+/// A rule that decides, or after which packets go on elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decides {
+    pub target: Target,
+    pub onward: Option<Onward>,
+    pub filter: String,
+    pub line: u32,
+    pub place: Option<Arc<RulePlace>>,
+}
+
+/// A mark of packets, and whether they are not tracked. Packets carry its number in the list of all.
+pub type Mark = (u32, bool);
+
+/// What is known of all marks of a function while its lists are made.
+#[derive(Debug, Clone)]
+pub struct Marks {
+    /// By number; the first one is that of packets that nothing has been done to.
+    pub all: Vec<Mark>,
+    /// What the marks of connections can be.
+    pub connections: BTreeSet<u32>,
+    /// Bits of connections' marks that are asked for.
+    pub asked: u32,
+}
+
+impl Marks {
+    pub fn new(asked: u32) -> Marks {
+        Marks {
+            all: vec![(0, false)],
+            connections: BTreeSet::from([0]),
+            asked,
+        }
+    }
+
+    fn number(&mut self, mark: Mark) -> Result<u8, String> {
+        let i = self.all.iter().position(|m| *m == mark);
+        let i = i.unwrap_or(self.all.len());
+        if i == self.all.len() {
+            self.all.push(mark);
+        }
+        match u8::try_from(i) {
+            Ok(n) if i < MAX_MARKS => Ok(n),
+            _ => Err(format!(
+                "the rules give packets more than {MAX_MARKS} different marks"
+            )),
+        }
+    }
+
+    fn write_connection(&mut self, mark: u32) -> Result<(), String> {
+        self.connections.insert(mark);
+        match self.connections.len() > MAX_MARKS {
+            true => Err(format!(
+                "the rules give connections more than {MAX_MARKS} different marks"
+            )),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A chain with all that it jumps to.
+#[derive(Debug, Clone)]
+pub struct Source {
+    pub chains: HashMap<String, Vec<ChainRule>>,
+    /// Where packets come in.
+    pub start: String,
+    /// Packets have been tracked before they come here.
+    pub tracked: bool,
+}
+
+/// What became of a chain.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Walked {
+    /// The first one is where packets begin, unless `entries` says otherwise.
+    pub sections: Vec<Section<Decides>>,
+    /// By the number of the mark with which packets come; nothing, where it makes no difference.
+    pub entries: Vec<(u8, usize)>,
+    /// The marks of packets that are let pass.
+    pub exits: BTreeSet<u8>,
+}
+
+/// What is known of the connection of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Connection {
+    Unknown,
+    /// There is none.
+    None,
+    /// Its mark.
+    Is(u32),
+}
+
+/// What is known of the packets of a section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct State {
+    /// Number of their mark.
+    mark: u8,
+    connection: Connection,
+}
+
+/// Where in which chain packets go on.
+type Frame<'a> = (&'a str, usize);
+/// Where a section begins, innermost chain last; whether it tells packets by their connections' marks.
+type Key<'a> = (Vec<Frame<'a>>, State, bool);
+
+/// What a rule does with the packets of a section.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Does {
+    /// It takes none.
+    Nothing,
+    /// What they become.
+    Takes(State, Vec<Step>),
+    /// That depends on their connections' marks.
+    Depends,
+}
+
+struct Walk<'a, 'm> {
+    source: &'a Source,
+    way: Way,
+    names: &'a Interfaces,
+    /// Bits of packets' marks that are asked for, here or later.
+    asked: u32,
+    marks: &'m mut Marks,
+    numbers: HashMap<Key<'a>, usize>,
+    todo: Vec<Key<'a>>,
+    /// Of the section that is being made.
+    rules: Vec<Decides>,
+    exits: BTreeSet<u8>,
+    steps: usize,
+    count: usize,
+    bytes: usize,
+    depth: usize,
+    refused: Vec<Wrong>,
+}
+
+/// Makes the lists for packets that go `way` and come with one of these marks (by number).
+///
+/// # Errors
+/// The line of the rule that it is about, and why.
+pub fn walk(
+    source: &Source,
+    (way, names): (Way, &Interfaces),
+    entries: &BTreeSet<u8>,
+    asked: u32,
+    marks: &mut Marks,
+) -> Result<Walked, Vec<Wrong>> {
+    let mut w = Walk {
+        source,
+        way,
+        names,
+        asked,
+        marks,
+        numbers: HashMap::new(),
+        todo: Vec::new(),
+        rules: Vec::new(),
+        exits: BTreeSet::new(),
+        steps: 0,
+        count: 0,
+        bytes: 0,
+        depth: 0,
+        refused: Vec::new(),
+    };
+    let one = |e| vec![e];
+    let mut out = Walked::default();
+    for mark in entries {
+        let connection = match source.tracked {
+            true => Connection::Unknown,
+            false => Connection::None,
+        };
+        let state = State {
+            mark: *mark,
+            connection,
+        };
+        let first = (source.start.as_str(), 0);
+        let number = w.number((vec![first], state, false), 0).map_err(one)?;
+        out.entries.push((*mark, number));
+    }
+    let mut sections: Vec<Option<Section<Decides>>> = Vec::new();
+    while let Some(key) = w.todo.pop() {
+        let number = w.numbers.get(&key).copied().unwrap_or(0);
+        let section = match key.2 {
+            true => w.by_connection(key).map_err(one)?,
+            false => w.section(key).map_err(one)?,
+        };
+        sections.resize(sections.len().max(number + 1), None);
+        if let Some(s) = sections.get_mut(number) {
+            *s = Some(section);
+        }
+    }
+    out.sections = sections.into_iter().flatten().collect();
+    if !w.refused.is_empty() {
+        return Err(w.refused);
+    }
+    acyclic(&out.sections).map_err(one)?;
+    out.exits = w.exits;
+    out.simplify(entries);
+    Ok(out)
+}
+
+impl Walked {
+    /// Where the mark with which packets come makes no difference, and nothing is changed, one section is enough.
+    fn simplify(&mut self, entries: &BTreeSet<u8>) {
+        let plain = |s: &Section<Decides>| match s {
+            Section::Rules(rules) => rules.iter().all(|r| r.onward.is_none()),
+            Section::Connection { .. } => false,
+        };
+        let same = self
+            .sections
+            .iter()
+            .all(|s| self.sections.first() == Some(s));
+        if same && self.sections.iter().all(plain) {
+            self.sections.truncate(1);
+            self.entries.clear();
+            self.exits = entries.clone();
+        }
+    }
+}
+
+/// No section is come to from itself: chains that call one another in a circle, changing marks.
+fn acyclic(sections: &[Section<Decides>]) -> Result<(), Wrong> {
+    let next = |s: &Section<Decides>| -> Vec<(usize, u32)> {
+        match s {
+            Section::Rules(rules) => {
+                let to = |r: &Decides| Some((r.onward.as_ref()?.section?, r.line));
+                rules.iter().filter_map(to).collect()
+            }
+            Section::Connection { values, none } => {
+                let all = values.iter().map(|v| v.1).chain([*none]);
+                all.map(|n| (n, 0)).collect()
+            }
+        }
+    };
+    let mut before = vec![0usize; sections.len()];
+    for (to, _) in sections.iter().flat_map(next) {
+        if let Some(n) = before.get_mut(to) {
+            *n += 1;
+        }
+    }
+    let mut free: Vec<usize> = (0..sections.len()).filter(|i| before[*i] == 0).collect();
+    let mut done = 0;
+    // Bound: each section becomes free once
+    while let Some(i) = free.pop() {
+        done += 1;
+        for (to, _) in sections.get(i).map(next).unwrap_or_default() {
+            if let Some(n) = before.get_mut(to) {
+                *n -= 1;
+                if *n == 0 {
+                    free.push(to);
+                }
+            }
+        }
+    }
+    if done == sections.len() {
+        return Ok(());
+    }
+    let line = sections.iter().flat_map(next).map(|n| n.1).max();
+    Err((
+        line.unwrap_or(1),
+        "chains call one another in a circle, where marks change".into(),
+    ))
+}
+
+impl<'a> Walk<'a, '_> {
+    /// The number of a section.
+    fn number(&mut self, key: Key<'a>, line: u32) -> Result<usize, Wrong> {
+        if let Some(n) = self.numbers.get(&key) {
+            return Ok(*n);
+        }
+        let n = self.numbers.len();
+        if n >= MAX_SECTIONS {
+            let text = format!(
+                "rules that change packets or marks and go on lead to more than {MAX_SECTIONS} lists"
+            );
+            return Err((line, text));
+        }
+        if key.0.len() > MAX_DEPTH {
+            return Err(too_deep(line, key.0.last().map_or("", |f| f.0)));
+        }
+        self.numbers.insert(key.clone(), n);
+        self.todo.push(key);
+        Ok(n)
+    }
+
+    /// Packets by their connections' marks.
+    fn by_connection(&mut self, (frames, state, _): Key<'a>) -> Result<Section<Decides>, Wrong> {
+        let known = |connection| State {
+            connection,
+            ..state
+        };
+        let mut values = Vec::new();
+        for v in self.marks.connections.clone() {
+            let key = (frames.clone(), known(Connection::Is(v)), false);
+            values.push((v, self.number(key, 0)?));
+        }
+        let none = self.number((frames, known(Connection::None), false), 0)?;
+        Ok(Section::Connection { values, none })
+    }
+
+    fn section(&mut self, (mut frames, state, _): Key<'a>) -> Result<Section<Decides>, Wrong> {
+        self.rules.clear();
+        let mut open = true;
+        while let Some(frame) = frames.pop().filter(|_| open) {
+            open = !self.chain(frame, &mut frames, state, (&[], 0))?;
+        }
+        if open {
+            self.exits.insert(state.mark);
+        }
+        Ok(Section::Rules(std::mem::take(&mut self.rules)))
+    }
+
+    /// Adds the rules of a chain from a place on. `before`: what holds of packets that come here; `callers`: where those
+    /// go on that come back; `line`: of the jump. Gives back whether all packets have been decided.
+    fn chain(
+        &mut self,
+        (chain, from): Frame<'a>,
+        callers: &mut Vec<Frame<'a>>,
+        state: State,
+        (before, line): (&[String], u32),
+    ) -> Result<bool, Wrong> {
+        let source = self.source;
+        let Some(list) = source.chains.get(chain) else {
+            return Err((line, format!("there is no chain '{chain}'")));
+        };
+        let mut here: Vec<String> = before.to_vec();
+        for (i, r) in list.iter().enumerate().skip(from) {
+            self.bounded(r.line)?;
+            let holds = |i: &super::chains::InterfaceTest| i.holds(self.way, self.names);
+            if !r.interfaces.iter().all(holds) {
+                continue;
+            }
+            let does = self.does(r, state).map_err(|why| (r.line, why))?;
+            if does == Does::Nothing {
+                continue;
+            }
+            let mut tests = r.tests.clone();
+            if let (Some(why), Does::Takes(..)) = (&r.refused, &does) {
+                self.refused.push((r.line, why.clone()));
+                continue;
+            }
+            match r.own.iter().map(|o| o.test(self.way, self.names)).collect() {
+                Ok(own) => tests.extend::<Vec<String>>(own),
+                Err(why) => {
+                    self.refused.push((r.line, why));
+                    continue;
+                }
+            }
+            let all: Vec<String> = here.iter().chain(&tests).cloned().collect();
+            let length = all.iter().map(|t| t.len() + 4).sum::<usize>();
+            self.bytes += length;
+            if length > MAX_EXPRESSION {
+                let why = "jumps and returns make this rule's conditions too long";
+                return Err((r.line, why.into()));
+            }
+            let at = (chain, i);
+            match self.rule((r, at), callers, (state, does), &all)? {
+                Left::Nobody => {}
+                // unless some have left the chain before
+                Left::Decided if tests.is_empty() => return Ok(here.is_empty()),
+                // they need not be taken out: a later rule is never asked about them
+                Left::Decided => {}
+                Left::Returned if tests.is_empty() => return Ok(false),
+                Left::Returned => here.push(format!("not ({})", tests.join(" && "))),
+            }
+        }
+        Ok(false)
+    }
+
+    fn bounded(&mut self, line: u32) -> Result<(), Wrong> {
+        self.steps += 1;
+        let many = self.count > MAX_RULES || self.bytes > MAX_BYTES;
+        match self.steps > MAX_STEPS || many {
+            true => Err((line, "the jumps lead to too many rules".into())),
+            false => Ok(()),
+        }
+    }
+
+    /// Adds a rule, or those of the chain that it jumps to; `all`: its conditions.
+    fn rule(
+        &mut self,
+        (r, (chain, i)): (&'a ChainRule, Frame<'a>),
+        callers: &mut Vec<Frame<'a>>,
+        (state, does): (State, Does),
+        all: &[String],
+    ) -> Result<Left, Wrong> {
+        let (new, steps) = match does {
+            Does::Nothing => return Ok(Left::Nobody),
+            Does::Depends => {
+                let mut frames = callers.clone();
+                frames.push((chain, i));
+                let to = self.number((frames, state, true), r.line)?;
+                self.add(r, all, Vec::new(), Some(to));
+                return Ok(Left::Decided);
+            }
+            Does::Takes(new, steps) => (new, steps),
+        };
+        let changed = new != state || !steps.is_empty();
+        // where packets go on that have been changed
+        let mut frames = callers.clone();
+        let behind = match &r.target {
+            Target::Verdict(Verdict::Deny) => {
+                // nothing of the packet is left; its connection is, if it has been there before
+                let of_connection = |s: &Step| matches!(s, Step::ConnectionMark(_));
+                let steps = steps.into_iter().filter(of_connection).collect();
+                self.add(r, all, steps, None);
+                return Ok(Left::Decided);
+            }
+            Target::Verdict(_) | Target::Nat(_) => {
+                self.exits.insert(new.mark);
+                self.add(r, all, steps, None);
+                return Ok(Left::Decided);
+            }
+            Target::Nothing if !changed => return Ok(Left::Nobody),
+            Target::Return if !changed => return Ok(Left::Returned),
+            Target::Jump(c) if !changed => {
+                callers.push((chain, i + 1));
+                let called = self.called(c, callers, state, (all, r.line));
+                callers.pop();
+                called?;
+                return Ok(Left::Nobody);
+            }
+            Target::Goto(c) if !changed => {
+                self.called(c, callers, state, (all, r.line))?;
+                return Ok(Left::Returned);
+            }
+            Target::Nothing => vec![(chain, i + 1)],
+            Target::Return => vec![],
+            Target::Jump(c) => vec![(chain, i + 1), (c.as_str(), 0)],
+            Target::Goto(c) => vec![(c.as_str(), 0)],
+        };
+        frames.extend(behind);
+        let to = self.number((frames, new, false), r.line)?;
+        self.add(r, all, steps, Some(to));
+        Ok(Left::Decided)
+    }
+
+    fn add(&mut self, r: &ChainRule, all: &[String], steps: Vec<Step>, section: Option<usize>) {
+        self.count += 1;
+        self.rules.push(Decides {
+            target: r.target.clone(),
+            onward: (section.is_some() || !steps.is_empty()).then_some(Onward { steps, section }),
+            filter: match all.is_empty() {
+                true => "all".into(),
+                false => all.join(" && "),
+            },
+            line: r.line,
+            place: r.place.clone(),
+        });
+    }
+
+    /// What a rule does with packets of this state, its other conditions aside.
+    ///
+    /// # Errors
+    /// There are too many marks.
+    fn does(&mut self, r: &ChainRule, state: State) -> Result<Does, String> {
+        let mark = self
+            .marks
+            .all
+            .get(usize::from(state.mark))
+            .map_or(0, |m| m.0);
+        let of_packet = |t: &&MarkTest| t.of == MarkOf::Packet;
+        if !r.marks.iter().filter(of_packet).all(|t| t.holds(mark)) {
+            return Ok(Does::Nothing);
+        }
+        let of_connection = r.marks.iter().any(|t| t.of == MarkOf::Connection);
+        let asked = self.marks.asked != 0;
+        let needs = |c: &Change| match c {
+            Change::ConnectionMark(_) => asked,
+            c => c.needs_connection(),
+        };
+        let needs = of_connection || r.changes.iter().any(needs);
+        if state.connection != Connection::Unknown || !needs {
+            return self.with(r, state);
+        }
+        // whatever it is, if it is all the same
+        let mut found: Option<Does> = None;
+        let candidates = self.marks.connections.clone().into_iter();
+        for c in candidates.map(Connection::Is).chain([Connection::None]) {
+            let known = State {
+                connection: c,
+                ..state
+            };
+            let does = match self.with(r, known)? {
+                Does::Takes(new, steps) if new.connection == c => {
+                    let same = State {
+                        connection: Connection::Unknown,
+                        ..new
+                    };
+                    Does::Takes(same, steps)
+                }
+                Does::Nothing => Does::Nothing,
+                _ => return Ok(Does::Depends),
+            };
+            if found.get_or_insert_with(|| does.clone()) != &does {
+                return Ok(Does::Depends);
+            }
+        }
+        Ok(found.unwrap_or(Does::Nothing))
+    }
+
+    /// The same, where what is asked of the connection is known.
+    fn with(&mut self, r: &ChainRule, state: State) -> Result<Does, String> {
+        let holds = |t: &MarkTest| match (t.of, state.connection) {
+            (MarkOf::Packet, _) => true,
+            (MarkOf::Connection, Connection::Is(m)) => t.holds(m),
+            (MarkOf::Connection, _) => false,
+        };
+        if !r.marks.iter().all(holds) {
+            return Ok(Does::Nothing);
+        }
+        let (mut new, mut steps) = (state, Vec::new());
+        for c in &r.changes {
+            let now = self.marks.all.get(usize::from(new.mark)).copied();
+            let (mark, untracked) = now.unwrap_or((0, false));
+            match (c, new.connection) {
+                (Change::Header(element), _) => steps.push(Step::Header(element.as_str().into())),
+                (Change::Untrack, _) if self.source.tracked => {
+                    return Err("a packet that has been tracked cannot be left untracked: 'notrack' is for table raw, or \
+                                chains at hook prerouting with a priority below -200"
+                        .into());
+                }
+                (Change::Untrack, _) if untracked => {}
+                (Change::Untrack, _) => new.mark = self.marks.number((mark, true))?,
+                // it stays as it is
+                (Change::PacketMark(v), Connection::None) if v.connection != 0 => {}
+                (Change::PacketMark(v), connection) => {
+                    let of_connection = match connection {
+                        Connection::Is(m) => m,
+                        _ => 0,
+                    };
+                    let to = v.apply(mark, of_connection) & self.asked;
+                    if to != mark & self.asked {
+                        new.mark = self.marks.number((to, untracked))?;
+                    }
+                }
+                (Change::ConnectionMark(v), Connection::Is(m)) => {
+                    let to = v.apply(mark, m) & self.marks.asked;
+                    if to != m {
+                        self.marks.write_connection(to)?;
+                        new.connection = Connection::Is(to);
+                        steps.push(Step::ConnectionMark(to));
+                    }
+                }
+                // there is none, or nobody asks
+                (Change::ConnectionMark(_), _) => {}
+            }
+        }
+        if new.mark != state.mark {
+            steps.push(Step::Mark(new.mark));
+        }
+        Ok(Does::Takes(new, steps))
+    }
+
+    /// Adds the rules of a chain that is called.
+    fn called(
+        &mut self,
+        chain: &'a str,
+        callers: &mut Vec<Frame<'a>>,
+        state: State,
+        (all, line): (&[String], u32),
+    ) -> Result<(), Wrong> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(too_deep(line, chain));
+        }
+        let decided = self.chain((chain, 0), callers, state, (all, line));
+        self.depth -= 1;
+        decided.map(drop)
+    }
+}
+
+/// What has become of the packets that a rule takes.
+enum Left {
+    /// They are still there.
+    Nobody,
+    /// They will be asked about no more.
+    Decided,
+    /// They have left the chain.
+    Returned,
+}
+
+fn too_deep(line: u32, chain: &str) -> Wrong {
+    let text =
+        format!("chains call one another more than {MAX_DEPTH} deep, or in a circle, at '{chain}'");
+    (line, text)
+}
