@@ -402,7 +402,7 @@ fn marks_and_changes_go_on() {
     let set = read(
         "*mangle
 :PREROUTING ACCEPT [0:0]
--A PREROUTING -i lan0 -j MARK --set-xmark 0x12/0xff
+-A PREROUTING -i lan0 -j MARK --set-xmark 0x2/0xff
 -A PREROUTING -p tcp -m tcp --syn -j TCPMSS --set-mss 1200
 COMMIT
 *filter
