@@ -1,6 +1,6 @@
 //! `onefold compare kernel` of rules that set marks and header fields, or leave packets untracked.
 
-mod common;
+use crate::common;
 
 use common::kernel::{CHAIN, can, compare, listed, write};
 use common::temp;

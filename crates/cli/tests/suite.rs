@@ -12,6 +12,7 @@ mod classifiers;
 mod cli;
 mod common;
 mod compare_kernel;
+mod compare_marks;
 mod compare_translation;
 mod corpus;
 mod days;
