@@ -2,10 +2,10 @@
 //! are told.
 
 use super::chains::{ChainRule, Interfaces, Target};
-use super::mark::{Change, MarkOf};
+use super::mark::{Change, MarkOf, Marks};
 use super::nat::{NatRule, NatTarget};
 use super::rule::{Rule, Section, Sections, Verdict, Way};
-use super::walk::{Decides, Marks, Source, Walked, walk};
+use super::walk::{Decides, Source, Walked, walk};
 use std::collections::BTreeSet;
 
 /// Errors: line, message.

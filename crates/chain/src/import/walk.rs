@@ -9,7 +9,7 @@
 //! packets by that first.
 
 use super::chains::{ChainRule, Interfaces, Target};
-use super::mark::{Change, MarkOf, MarkTest};
+use super::mark::{Change, MarkOf, MarkTest, Marks};
 use super::rule::{MAX_RULES, Onward, Section, Step, Verdict, Way};
 use crate::rules::RulePlace;
 use std::collections::{BTreeSet, HashMap};
@@ -25,8 +25,6 @@ const MAX_STEPS: usize = 4_000_000;
 const MAX_BYTES: usize = 32 << 20;
 /// Most sections of a list.
 const MAX_SECTIONS: usize = 4096;
-/// Most marks that packets of a function have.
-const MAX_MARKS: usize = 128;
 
 /// What goes wrong: the line of the rule that it is about, and why.
 type Wrong = (u32, String);
@@ -39,54 +37,6 @@ pub struct Decides {
     pub filter: String,
     pub line: u32,
     pub place: Option<Arc<RulePlace>>,
-}
-
-/// A mark of packets, and whether they are not tracked. Packets carry its number in the list of all.
-pub type Mark = (u32, bool);
-
-/// What is known of all marks of a function while its lists are made.
-#[derive(Debug, Clone)]
-pub struct Marks {
-    /// By number; the first one is that of packets that nothing has been done to.
-    pub all: Vec<Mark>,
-    /// What the marks of connections can be.
-    pub connections: BTreeSet<u32>,
-    /// Bits of connections' marks that are asked for.
-    pub asked: u32,
-}
-
-impl Marks {
-    pub fn new(asked: u32) -> Marks {
-        Marks {
-            all: vec![(0, false)],
-            connections: BTreeSet::from([0]),
-            asked,
-        }
-    }
-
-    fn number(&mut self, mark: Mark) -> Result<u8, String> {
-        let i = self.all.iter().position(|m| *m == mark);
-        let i = i.unwrap_or(self.all.len());
-        if i == self.all.len() {
-            self.all.push(mark);
-        }
-        match u8::try_from(i) {
-            Ok(n) if i < MAX_MARKS => Ok(n),
-            _ => Err(format!(
-                "the rules give packets more than {MAX_MARKS} different marks"
-            )),
-        }
-    }
-
-    fn write_connection(&mut self, mark: u32) -> Result<(), String> {
-        self.connections.insert(mark);
-        match self.connections.len() > MAX_MARKS {
-            true => Err(format!(
-                "the rules give connections more than {MAX_MARKS} different marks"
-            )),
-            false => Ok(()),
-        }
-    }
 }
 
 /// A chain with all that it jumps to.
@@ -338,8 +288,8 @@ impl<'a> Walk<'a, '_> {
         Ok(Section::Rules(std::mem::take(&mut self.rules)))
     }
 
-    /// Adds the rules of a chain from a place on. `before`: what holds of packets that come here; `callers`: where those
-    /// go on that come back; `line`: of the jump. Gives back whether all packets have been decided.
+    /// Adds the rules of a chain from a place on. `before`: what holds of packets that come here; `callers`: where
+    /// those go on that come back; `line`: of the jump. Gives back whether all packets have been decided.
     fn chain(
         &mut self,
         (chain, from): Frame<'a>,
@@ -544,8 +494,8 @@ impl<'a> Walk<'a, '_> {
             match (c, new.connection) {
                 (Change::Header(element), _) => steps.push(Step::Header(element.as_str().into())),
                 (Change::Untrack, _) if self.source.tracked => {
-                    return Err("a packet that has been tracked cannot be left untracked: 'notrack' is for table raw, or \
-                                chains at hook prerouting with a priority below -200"
+                    return Err("a packet that has been tracked cannot be left untracked: 'notrack' is for table raw, \
+                                or chains at hook prerouting with a priority below -200"
                         .into());
                 }
                 (Change::Untrack, _) if untracked => {}

@@ -1,10 +1,10 @@
 //! Lists as they are made of chains: plain ones line by line, those with marks against chains that are run.
 
 use super::chains::{ChainRule, InterfaceTest, Interfaces, Target};
-use super::mark::{Change, MarkOf, MarkTest, MarkValue};
+use super::mark::{Change, MarkOf, MarkTest, MarkValue, Marks};
 use super::passage::{asked, filters, passage};
 use super::rule::{Section, Step, Verdict, Way};
-use super::walk::{Marks, Source, Walked, walk};
+use super::walk::{Source, Walked, walk};
 use std::collections::{BTreeSet, HashMap};
 
 fn rule(tests: &[&str], target: Target, line: u32) -> ChainRule {

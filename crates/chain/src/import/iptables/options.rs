@@ -190,13 +190,7 @@ impl Rules<'_> {
                 return self.address_type(w, v, not, d);
             }
             // of the match before it
-            "--limit-iface-in" | "--limit-iface-out" => {
-                let last = d.own.last_mut();
-                let last = last
-                    .ok_or_else(|| format!("'{w}' needs '--src-type' or '--dst-type' before it"))?;
-                last.at = Some(w == "--limit-iface-out");
-                return Ok(());
-            }
+            "--limit-iface-in" | "--limit-iface-out" => return limited(w, d),
             "--icmp-type" | "--icmpv6-type" => {
                 let v = value(it, &mut not)?;
                 needs(d, self.family.icmp(), w)?;
@@ -234,23 +228,12 @@ impl Rules<'_> {
                 return d.asks(w, v, not);
             }
             "-m" | "--match" => {
-                match value(it, &mut not)? {
-                    "conntrack" | "state" => {}
-                    "tcp" | "udp" | "icmp" | "icmp6" | "multiport" => d.transport = true,
-                    "comment" | "iprange" | "ttl" | "hl" | "addrtype" => {}
-                    "mark" => d.mark_of = Some(MarkOf::Packet),
-                    "connmark" => d.mark_of = Some(MarkOf::Connection),
-                    m => return Err(format!("match '{m}' is not supported")),
-                }
-                return Ok(());
+                let v = value(it, &mut not)?;
+                return match_of(v, d);
             }
             "--mark" => {
                 let v = value(it, &mut not)?;
-                let of = d
-                    .mark_of
-                    .ok_or("'--mark' needs '-m mark' or '-m connmark'")?;
-                d.marks.push(changes::mark_test(of, v, not)?);
-                return Ok(());
+                return marked(v, not, d);
             }
             "--comment" => return value(it, &mut not).map(drop),
             "-c" | "--set-counters" => {
@@ -259,18 +242,28 @@ impl Rules<'_> {
             }
             "-j" | "--jump" | "-g" | "--goto" => {
                 let v = value(it, &mut not)?;
-                let goto = w == "-g" || w == "--goto";
-                let about = (self.family, self.interfaces);
-                if let Some(found) = changes::target(v, about, it).filter(|_| !goto) {
-                    d.changes = found?;
-                    return Ok(());
-                }
-                d.target = Some(self.target(v, goto, it)?);
-                return Ok(());
+                return self.goal(w, v, it, d);
             }
             _ => return Err(format!("option '{w}' is not supported")),
         };
         d.tests.push(negate(test, not));
+        Ok(())
+    }
+
+    /// What becomes of packets that a rule takes (`-j`, `-g`), behind what changes them.
+    fn goal<'b>(
+        &mut self,
+        w: &str,
+        v: &str,
+        it: &mut impl Iterator<Item = &'b str>,
+        d: &mut Draft,
+    ) -> Result<(), String> {
+        let goto = w == "-g" || w == "--goto";
+        let about = (self.family, self.interfaces);
+        match changes::target(v, about, it).filter(|_| !goto) {
+            Some(found) => d.changes = found?,
+            None => d.target = Some(self.target(v, goto, it)?),
+        }
         Ok(())
     }
 
@@ -484,6 +477,36 @@ fn negate(test: String, not: bool) -> String {
 /// The bits of a list of TCP flags.
 fn tcp_flags(list: &str) -> Result<u32, String> {
     list.split(',').try_fold(0, |n, f| Ok(n | tcp_flag(f)?))
+}
+
+/// `--limit-iface-in` or `--limit-iface-out`, about the kind of address before it.
+fn limited(w: &str, d: &mut Draft) -> Result<(), String> {
+    let last = d.own.last_mut();
+    let last = last.ok_or_else(|| format!("'{w}' needs '--src-type' or '--dst-type' before it"))?;
+    last.at = Some(w == "--limit-iface-out");
+    Ok(())
+}
+
+/// The match whose options follow (`-m`).
+fn match_of(name: &str, d: &mut Draft) -> Result<(), String> {
+    match name {
+        "conntrack" | "state" => {}
+        "tcp" | "udp" | "icmp" | "icmp6" | "multiport" => d.transport = true,
+        "comment" | "iprange" | "ttl" | "hl" | "addrtype" => {}
+        "mark" => d.mark_of = Some(MarkOf::Packet),
+        "connmark" => d.mark_of = Some(MarkOf::Connection),
+        m => return Err(format!("match '{m}' is not supported")),
+    }
+    Ok(())
+}
+
+/// `--mark`, of the match before it.
+fn marked(v: &str, not: bool, d: &mut Draft) -> Result<(), String> {
+    let of = d
+        .mark_of
+        .ok_or("'--mark' needs '-m mark' or '-m connmark'")?;
+    d.marks.push(changes::mark_test(of, v, not)?);
+    Ok(())
 }
 
 fn needs(d: &mut Draft, protocol: u8, what: &str) -> Result<(), String> {

@@ -395,7 +395,8 @@ fn ipv6() {
     );
 }
 
-/// Rules behind those that change packets are asked for packets as they are then; a mark is known where it is asked for.
+/// Rules behind those that change packets are asked for packets as they are then; a mark is known where it is asked
+/// for.
 #[test]
 fn marks_and_changes_go_on() {
     use super::super::rule::{Section, Step};

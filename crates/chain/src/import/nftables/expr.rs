@@ -1,12 +1,10 @@
 //! The expressions of a rule.
 
-use super::cases::Case;
 use super::changes;
 use super::set::{self, Sets};
-use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, OwnTest, Target};
-use crate::import::mark::{Change, MarkTest};
+use crate::import::chains::{InterfaceTest, Interfaces, OwnTest};
+use crate::import::mark::MarkTest;
 use crate::import::ports::{complement, test, union};
-use crate::import::rule::Verdict;
 use crate::import::terms::{Family, icmp_type, tcp_flag};
 use onefold_elements::connection::ConnTest;
 use serde_json::Value;
@@ -58,150 +56,6 @@ struct Match<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads a rule, which may be several one behind the other ([`super::cases`]). None: it is about the other family.
-    pub fn rule(
-        &mut self,
-        body: &Value,
-        table: &str,
-        line: u32,
-    ) -> Result<Vec<ChainRule>, Vec<String>> {
-        let mut d = Draft::default();
-        let mut errors = Vec::new();
-        let mut target = Target::Nothing;
-        let mut cases: Option<Vec<Case>> = None;
-        let mut made: Vec<Change> = Vec::new();
-        for e in body
-            .get("expr")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-        {
-            let Some((kind, v)) = e.as_object().and_then(|m| m.iter().next()) else {
-                errors.push("an expression that is no object".to_string());
-                continue;
-            };
-            let mapped = |c: &Vec<Case>| c.iter().any(|c| c.target.is_some());
-            if cases.as_ref().is_some_and(mapped) && !matches!(kind.as_str(), "counter" | "log") {
-                errors.push(format!("statement '{kind}' behind 'vmap' is not supported"));
-                continue;
-            }
-            if !made.is_empty() && matches!(kind.as_str(), "match" | "vmap") {
-                let text =
-                    format!("'{kind}' behind a statement that changes packets is not supported");
-                errors.push(text);
-                continue;
-            }
-            let several =
-                kind == "vmap" || v.get("left").is_some_and(|l| l.get("concat").is_some());
-            let result = match kind.as_str() {
-                _ if several && cases.is_some() => {
-                    Err("a rule with several maps or concatenations is not supported".into())
-                }
-                "match" if several => self
-                    .concatenated(v, table, &mut d)
-                    .map(|c| cases = c.or(cases.take())),
-                "match" => self.comparison(v, table, &mut d),
-                "mangle" => match changes::change(v, (self.family, self.interfaces)) {
-                    Ok(Some(c)) => {
-                        // without a connection, what is read of it ends the rule
-                        let reads = matches!(&c, Change::PacketMark(v) | Change::ConnectionMark(v) if v.connection != 0);
-                        d.marks.extend(reads.then(MarkTest::connected));
-                        made.push(c);
-                        Ok(())
-                    }
-                    Ok(None) => {
-                        d.never = true;
-                        Ok(())
-                    }
-                    Err(e) => Err(e),
-                },
-                "notrack" => {
-                    made.push(Change::Untrack);
-                    Ok(())
-                }
-                "counter" => Ok(()),
-                "continue" => Ok(()),
-                "log" => {
-                    self.logs += 1;
-                    Ok(())
-                }
-                "accept" | "drop" | "reject" | "return" | "jump" | "goto" => {
-                    self.rejects += usize::from(kind == "reject");
-                    self.verdict(kind, v, table).map(|t| target = t)
-                }
-                "snat" | "dnat" | "masquerade" | "redirect" if self.nat => {
-                    match super::nat::target(kind, v, self.family) {
-                        Ok(Some(t)) => {
-                            target = Target::Nat(t);
-                            Ok(())
-                        }
-                        Ok(None) => {
-                            d.never = true;
-                            Ok(())
-                        }
-                        Err(e) => Err(e),
-                    }
-                }
-                "vmap" => self.verdict_map(v, table, &d).map(|c| cases = Some(c)),
-                other => Err(format!("statement '{other}' is not supported")),
-            };
-            if let Err(e) = result {
-                errors.push(e);
-            }
-        }
-        if d.never {
-            return Ok(Vec::new());
-        }
-        let segments = |c: &Change| matches!(c, Change::Header(e) if e.starts_with("SetTCPMSS"));
-        if made.iter().any(segments) && target != Target::Nothing {
-            // what cannot be set ends the rule, so that its verdict is not reached
-            errors.push("a verdict behind 'tcp option maxseg size set' is not supported: give it a rule of its own".into());
-        }
-        // what may come to no packet is refused where one comes to it
-        let idle = !d.marks.is_empty() || !d.interfaces.is_empty();
-        if !errors.is_empty() && !idle {
-            return Err(errors);
-        }
-        let refused = (!errors.is_empty()).then(|| errors.join("; "));
-        let one = Case {
-            tests: Vec::new(),
-            interfaces: Vec::new(),
-            own: Vec::new(),
-            marks: Vec::new(),
-            target: None,
-        };
-        let rule = |case: Case| ChainRule {
-            tests: d.tests.iter().cloned().chain(case.tests).collect(),
-            interfaces: [d.interfaces.clone(), case.interfaces].concat(),
-            own: [d.own.clone(), case.own].concat(),
-            marks: [d.marks.clone(), case.marks].concat(),
-            changes: made.clone(),
-            refused: refused.clone(),
-            target: case.target.unwrap_or_else(|| target.clone()),
-            line,
-            place: None,
-        };
-        let cases = cases.unwrap_or_else(|| vec![one]);
-        Ok(cases.into_iter().map(rule).collect())
-    }
-
-    /// What a statement, or a verdict of a map, does with packets.
-    pub(super) fn verdict(&self, kind: &str, v: &Value, table: &str) -> Result<Target, String> {
-        let goal = || {
-            let name = v.get("target").and_then(Value::as_str).unwrap_or("");
-            super::key(table, name)
-        };
-        Ok(match kind {
-            "accept" => Target::Verdict(Verdict::Allow),
-            "drop" | "reject" => Target::Verdict(Verdict::Deny),
-            "return" => Target::Return,
-            "jump" => Target::Jump(goal()),
-            "goto" => Target::Goto(goal()),
-            "continue" => Target::Nothing,
-            other => return Err(format!("verdict '{other}' is not supported")),
-        })
-    }
-
     /// `ct state established,related`, `ct direction reply`, `ct status assured`.
     fn connection(&self, key: &str, m: &Match<'_>, d: &mut Draft) -> Result<(), String> {
         let not = negated(m.op, &format!("ct {key}"))?;

@@ -9,6 +9,7 @@ mod changes;
 mod expr;
 mod nat;
 mod set;
+mod statement;
 #[cfg(test)]
 mod tests;
 
