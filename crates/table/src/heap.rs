@@ -27,3 +27,31 @@ pub fn return_free_pages() {
     // SAFETY: malloc_trim is thread-safe and takes no pointer
     let _ = unsafe { libc::malloc_trim(0) };
 }
+
+/// Bytes that are allocated on the heap, of all arenas and mappings (mallinfo2(3)): whether anything leaks, whatever pages
+/// are resident. None where the allocator does not say.
+pub fn allocated() -> Option<usize> {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        // SAFETY: mallinfo2 reads the allocator's counts under its locks, and takes no pointer
+        let all = unsafe { libc::mallinfo2() };
+        Some(all.uordblks + all.hblkhd)
+    }
+    #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+    None
+}
+
+#[cfg(all(test, target_os = "linux", target_env = "gnu", not(miri)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_allocated_is_counted() {
+        let before = allocated().unwrap();
+        let block = vec![1u8; 64 << 20];
+        let with = allocated().unwrap();
+        assert!(with >= before + (32 << 20), "{before}, {with}");
+        drop(block);
+        assert!(allocated().unwrap() < with - (32 << 20));
+    }
+}
