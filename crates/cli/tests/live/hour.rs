@@ -216,6 +216,11 @@ fn look_into(edge: &Edge, silent: &[usize], n: u32) {
     }
 }
 
+/// Packets that found a worker's queue full, so far.
+fn lost_inside(edge: &Edge) -> u64 {
+    number(&edge.status(), &["dispatch", "dropped"])
+}
+
 /// As often as it takes.
 fn soak(name: &str, most: Duration) {
     let Some(edge) = edge(name, &["--workers", "1..2"], "0.01") else {
@@ -226,13 +231,23 @@ fn soak(name: &str, most: Duration) {
     let numbered = Numbered::start(&edge, PORTS[3], PAUSE);
     let begun = Instant::now();
     let (mut changes, mut seen, mut told) = (0, Vec::new(), 0);
-    let mut looked = 0;
+    let (mut looked, mut lost) = (0, 0);
     while begun.elapsed() < most {
         let before = Instant::now();
         change(&edge, changes);
         changes += 1;
         lasting.go_on();
         seen.push(held(edge.onefold.pid()));
+        let (took, now) = (before.elapsed(), lost_inside(&edge));
+        if now > lost {
+            eprintln!(
+                "{:?}: {} packets found a worker's queue full since change {}, which took {took:?}",
+                begun.elapsed(),
+                now - lost,
+                changes - 1
+            );
+            lost = now;
+        }
         let silent = lasting.silent(SILENT);
         if !silent.is_empty() && looked < LOOKS {
             look_into(&edge, &silent, looked);

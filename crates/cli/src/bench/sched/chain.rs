@@ -1,7 +1,7 @@
 //! A setting as files: the chain's text, frames that come in, costs that change.
 
 use anyhow::{Context, Result};
-use onefold_bench::scheduling::{Chain, Function, Load, Run, Setting, Work};
+use onefold_bench::scheduling::{Chain, Function, Run, Setting, Work};
 use onefold_capture::{CaptureWriter, LinkType};
 use std::fmt::Write;
 use std::path::Path;
@@ -50,7 +50,10 @@ pub fn text(s: &Setting, r: &Run, (apart, core): (usize, usize)) -> String {
             let (Some(a), Some(b)) = (s.functions.get(*from), s.functions.get(*to)) else {
                 continue;
             };
-            let arrow = if both_ways(c, a) { "<->" } else { "->" };
+            let arrow = match (&a.work, &b.work) {
+                (Work::Click(_), _) | (_, Work::Click(_)) => "->",
+                _ => "<->",
+            };
             let (leaves, enters) = (ports(s, *from, n).1, ports(s, *to, n).0);
             let _ = writeln!(
                 links,
@@ -77,16 +80,6 @@ fn ports(s: &Setting, function: usize, chain: usize) -> (usize, usize) {
     (2 * before, 2 * before + 1)
 }
 
-/// The papers' chains have one way, and so has a configuration in Click's language. It matters: a function with a single
-/// next one may wait for room there (local backpressure). Routers answer, and TCP does: they need the way back.
-fn both_ways(c: &Chain, f: &Function) -> bool {
-    match f.work {
-        Work::Click(_) => false,
-        Work::Router => true,
-        Work::Burn { .. } => matches!(c.load, Load::Tcp),
-    }
-}
-
 fn outer(t: &mut String, s: &Setting, n: usize, c: &Chain) {
     let (Some(first), Some(last)) = (c.via.first(), c.via.last()) else {
         return;
@@ -95,15 +88,16 @@ fn outer(t: &mut String, s: &Setting, n: usize, c: &Chain) {
         return;
     };
     let (enters, leaves) = (ports(s, *first, n).0, ports(s, *last, n).1);
-    let _ = match both_ways(c, a) {
-        true => writeln!(
-            t,
-            "  in-{0}: {1}[{enters}]\n  out-{0}: {2}[{leaves}]",
-            c.name, a.name, b.name
-        ),
-        false => writeln!(
+    // a configuration in Click's language has one way
+    let _ = match a.work {
+        Work::Click(_) => writeln!(
             t,
             "  in-{0}: {{ in: \"[{enters}]{1}\" }}\n  out-{0}: {{ out: \"{2}[{leaves}]\" }}",
+            c.name, a.name, b.name
+        ),
+        _ => writeln!(
+            t,
+            "  in-{0}: {1}[{enters}]\n  out-{0}: {2}[{leaves}]",
             c.name, a.name, b.name
         ),
     };
