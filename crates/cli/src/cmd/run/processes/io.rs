@@ -12,6 +12,9 @@ const LONGEST_STAY: u64 = 600_000_000_000;
 pub struct Io {
     pub name: String,
     pub port: Option<Box<dyn Port>>,
+    /// May packets arrive? Not at a port without a device, or whose device has none to give and never will: a capture
+    /// to be written, memory without frames.
+    pub receives: bool,
     /// The output that what arrives there leaves the launcher through.
     pub entry: Option<usize>,
     /// Inputs with what leaves there.
@@ -32,14 +35,16 @@ pub struct Io {
 impl Io {
     pub fn new(
         name: String,
-        port: Option<Box<dyn Port>>,
+        mut port: Option<Box<dyn Port>>,
         entry: Option<usize>,
         exits: Vec<usize>,
     ) -> Io {
+        let gives = |p: &mut Box<dyn Port>| p.is_live() || p.next_at().is_some();
         Io {
             name,
             stamps: port.as_ref().is_some_and(|p| p.stamps()),
             stamped: false,
+            receives: port.as_mut().is_some_and(gives),
             port,
             entry,
             exits,
@@ -107,6 +112,22 @@ pub fn add_stayed(
 mod tests {
     use super::*;
     use onefold_packet::Packet;
+    use onefold_runtime::paced::PacedPort;
+    use onefold_runtime::{Keep, MemoryPort};
+
+    /// A policy takes a chain as one way if nothing can come from its other end.
+    #[test]
+    fn a_port_receives_if_its_device_has_packets_to_give() {
+        let receives = |port| Io::new("lan".into(), port, Some(0), Vec::new()).receives;
+        let empty = || MemoryPort::new(Keep::Nothing);
+        let mut full = empty();
+        assert!(full.push(Timestamp(1), &[7; 60]));
+        assert!(!receives(None));
+        assert!(!receives(Some(Box::new(empty()))));
+        assert!(receives(Some(Box::new(full))));
+        // live ones may at any time
+        assert!(receives(Some(Box::new(PacedPort::new(empty(), 1)))));
+    }
 
     #[test]
     fn packets_say_when_they_came() {

@@ -364,7 +364,9 @@ fn setup(
             .find(|o| seat.output_of(o.ring) == Some(output));
         Some((io.name.clone(), ring?.ring))
     };
-    let mut entries: Vec<(String, u32)> = ios.iter().filter_map(entry).collect();
+    // where nothing arrives there is no way: functions of a chain with one way may wait for room at the next one
+    let receiving = ios.iter().filter(|io| io.receives);
+    let mut entries: Vec<(String, u32)> = receiving.filter_map(entry).collect();
     // captures that arrive at one port are several ports here
     entries.dedup();
     let only = place.cores.first().copied();
