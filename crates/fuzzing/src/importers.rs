@@ -2,7 +2,8 @@
 //! elements accept, errors have lines. The first byte says which format.
 
 use onefold_chain::import::{
-    Family, Interfaces, RuleSet, classbench, click_list, iptables, nftables, parse_route, snort,
+    Family, Interfaces, RuleSet, Traffic, classbench, click_list, iptables, limits, nftables,
+    parse_route, snort,
 };
 use onefold_element::args::Args;
 use onefold_elements::filter::{FilterErrorKind, parse_rule};
@@ -13,7 +14,8 @@ fn check(set: &RuleSet) {
     let args = Args::from_strings(&[]);
     let all = set.rules.iter().chain(set.down.iter().flatten());
     for r in all.take(200) {
-        let text = format!("{} {}", r.verdict.action(), r.filter);
+        let filter = limits::as_unknown(&r.filter);
+        let text = format!("{} {filter}", r.verdict.action());
         // nesting has a bound
         if let Err(e) = parse_rule(&text, 1, &args.scope()) {
             assert!(matches!(e.kind, FilterErrorKind::TooDeep(_)), "{text}: {e}");
@@ -48,6 +50,13 @@ pub fn run(bytes: &[u8]) {
         },
         chain: (which & 0x40 != 0).then_some("INPUT"),
         interfaces: &names,
+        host: which & 0x20 != 0,
+        traffic: match which & 0x38 {
+            0x28 => Traffic::ToHost,
+            0x30 => Traffic::FromHost,
+            0x38 => Traffic::LoopOut,
+            _ => Traffic::Forwarded,
+        },
     };
     let v4 = request.family == Family::V4;
     match which & 7 {

@@ -4,8 +4,9 @@
 //! A jump is written out: every rule of the chain jumped to, with the jump's own conditions before its. A `return` (and
 //! what follows a `goto`) takes its packets out of the rules that follow in the same chain.
 
+use super::limits::{asks_before, named};
 use super::nat::{NatRule, NatTarget};
-use super::rule::{MAX_RULES, Rule, Verdict, Way};
+use super::rule::{Devices, MAX_RULES, Rule, Verdict, Way};
 use crate::rules::RulePlace;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -73,13 +74,24 @@ pub struct Interfaces {
     pub own: Vec<std::net::IpAddr>,
 }
 
+/// Which way packets go, and which interfaces are known.
+pub type At = (Way, Devices);
+
 impl InterfaceTest {
-    fn holds(&self, way: Way, names: &Interfaces) -> bool {
-        let name = match (way == Way::Up, self.out) {
-            (true, false) | (false, true) => &names.inside,
-            _ => &names.outside,
+    fn holds(&self, (way, devices): At, names: &Interfaces) -> bool {
+        let known = match devices {
+            Devices::Both => true,
+            Devices::In | Devices::InLoop => !self.out,
+            Devices::Out | Devices::OutLoop => self.out,
         };
-        let is = name.as_ref().is_some_and(|name| {
+        let name = match (way == Way::Up, self.out) {
+            // there is no such interface at this hook: its name is empty
+            _ if !known => Some(""),
+            _ if matches!(devices, Devices::InLoop | Devices::OutLoop) => Some("lo"),
+            (true, false) | (false, true) => names.inside.as_deref(),
+            _ => names.outside.as_deref(),
+        };
+        let is = name.is_some_and(|name| {
             self.names.iter().any(|n| match n.strip_suffix(['+', '*']) {
                 Some(begin) => name.starts_with(begin),
                 None => n == name,
@@ -89,11 +101,11 @@ impl InterfaceTest {
     }
 }
 
-/// Writes the jumps of `chain` out, for packets that go `way`. An error has the line of the rule that it is about.
+/// Writes the jumps of `chain` out, for packets that go this way. An error has the line of the rule that it is about.
 pub fn flatten(
     chains: &HashMap<String, Vec<ChainRule>>,
     chain: &str,
-    way: Way,
+    at: At,
     names: &Interfaces,
 ) -> Result<Vec<Rule>, (u32, String)> {
     let rule = |d: Decides| match d.target {
@@ -105,7 +117,7 @@ pub fn flatten(
         }),
         _ => Err((d.line, TRANSLATES.to_string())),
     };
-    let rules = Flatten::of(chains, chain, way, names)?.into_iter();
+    let rules = Flatten::of(chains, chain, at, names)?.into_iter();
     rules.map(rule).collect()
 }
 
@@ -116,11 +128,15 @@ const TRANSLATES: &str =
 pub fn flatten_nat(
     chains: &HashMap<String, Vec<ChainRule>>,
     chain: &str,
-    way: Way,
+    at: At,
     names: &Interfaces,
 ) -> Result<Vec<NatRule>, (u32, String)> {
     let mut out = Vec::new();
-    for d in Flatten::of(chains, chain, way, names)? {
+    for d in Flatten::of(chains, chain, at, names)? {
+        if super::limits::asks(&d.filter).is_some() {
+            let text = "a rate ('limit') in table nat is not supported: it would be about connections, not packets";
+            return Err((d.line, text.into()));
+        }
         let target = match d.target {
             Target::Nat(target) => target,
             Target::Verdict(Verdict::Allow) => NatTarget::Stays,
@@ -146,7 +162,7 @@ struct Decides {
 
 struct Flatten<'a> {
     chains: &'a HashMap<String, Vec<ChainRule>>,
-    way: Way,
+    at: At,
     names: &'a Interfaces,
     rules: Vec<Decides>,
     steps: usize,
@@ -157,12 +173,12 @@ impl Flatten<'_> {
     fn of(
         chains: &HashMap<String, Vec<ChainRule>>,
         chain: &str,
-        way: Way,
+        at: At,
         names: &Interfaces,
     ) -> Result<Vec<Decides>, (u32, String)> {
         let mut f = Flatten {
             chains,
-            way,
+            at,
             names,
             rules: Vec::new(),
             steps: 0,
@@ -198,10 +214,23 @@ impl Flatten<'_> {
             if self.steps > MAX_STEPS || self.rules.len() > MAX_RULES || self.bytes > MAX_BYTES {
                 return Err((r.line, "the jumps lead to too many rules".into()));
             }
-            if !r.interfaces.iter().all(|i| i.holds(self.way, self.names)) {
+            if !r.interfaces.iter().all(|i| i.holds(self.at, self.names)) {
                 continue;
             }
-            let all: Vec<String> = here.iter().chain(&r.tests).cloned().collect();
+            let tests = named(r, self.steps);
+            if let Some((before_it, ask)) =
+                asks_before(&tests).filter(|_| r.target != Target::Nothing)
+            {
+                // whatever becomes of it, the rate is asked here
+                let all = here.iter().chain(before_it).chain([&ask]);
+                self.rules.push(Decides {
+                    target: Target::Verdict(Verdict::Allow),
+                    filter: all.cloned().collect::<Vec<_>>().join(" && "),
+                    line: r.line,
+                    place: r.place.clone(),
+                });
+            }
+            let all: Vec<String> = here.iter().chain(tests.iter()).cloned().collect();
             let length = all.iter().map(|t| t.len() + 4).sum::<usize>();
             self.bytes += length;
             if length > MAX_EXPRESSION {
@@ -223,7 +252,7 @@ impl Flatten<'_> {
                         line: r.line,
                         place: r.place.clone(),
                     });
-                    r.tests.is_empty()
+                    tests.is_empty()
                 }
                 Target::Jump(c) => {
                     self.walk(c, &all, depth + 1, r.line)?;
@@ -236,12 +265,12 @@ impl Flatten<'_> {
                 Target::Return => true,
             };
             if leaves {
-                if r.tests.is_empty() {
+                if tests.is_empty() {
                     break;
                 }
                 // decided packets need not be taken out: a later rule is never asked about them
                 if !matches!(r.target, Target::Verdict(_) | Target::Nat(_)) {
-                    here.push(format!("not ({})", r.tests.join(" && ")));
+                    here.push(format!("not ({})", tests.join(" && ")));
                 }
             }
         }
@@ -252,6 +281,8 @@ impl Flatten<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const UP: At = (Way::Up, Devices::Both);
 
     fn rule(tests: &[&str], target: Target, line: u32) -> ChainRule {
         ChainRule {
@@ -298,7 +329,7 @@ mod tests {
         ]);
         let names = Interfaces::default();
         assert_eq!(
-            texts(flatten(&chains, "main", Way::Up, &names)),
+            texts(flatten(&chains, "main", UP, &names)),
             [
                 "allow tcp && not (x && y) && z",
                 "deny tcp && not (x && y) && not (w)",
@@ -311,13 +342,13 @@ mod tests {
             .unwrap()
             .push(rule(&[], Target::Jump("main".into()), 11));
         assert!(
-            flatten(&chains, "main", Way::Up, &names)
+            flatten(&chains, "main", UP, &names)
                 .unwrap_err()
                 .1
                 .contains("circle")
         );
         assert_eq!(
-            flatten(&chains, "x", Way::Up, &names).unwrap_err().1,
+            flatten(&chains, "x", UP, &names).unwrap_err().1,
             "there is no chain 'x'"
         );
         // twice as many rules with every chain: the bound holds
@@ -331,7 +362,7 @@ mod tests {
         }
         many.insert("c30".into(), vec![rule(&["t"], drop, 3)]);
         assert!(
-            flatten(&many, "c0", Way::Up, &names)
+            flatten(&many, "c0", UP, &names)
                 .unwrap_err()
                 .1
                 .contains("too many rules")
@@ -358,10 +389,16 @@ mod tests {
             outside: Some("ppp0".into()),
             own: Vec::new(),
         };
-        assert_eq!(texts(flatten(&chains, "c", Way::Up, &names)), ["allow tcp"]);
+        assert_eq!(texts(flatten(&chains, "c", UP, &names)), ["allow tcp"]);
         assert_eq!(
-            texts(flatten(&chains, "c", Way::Down, &names)),
+            texts(flatten(&chains, "c", (Way::Down, Devices::Both), &names)),
             ["allow udp"]
         );
+        // where it is not known yet, or not any more, an interface has no name
+        let at = |way, devices| texts(flatten(&chains, "c", (way, devices), &names));
+        assert_eq!(at(Way::Up, Devices::In), ["allow tcp", "allow udp"]);
+        assert_eq!(at(Way::Up, Devices::Out), [""; 0]);
+        assert_eq!(at(Way::Down, Devices::Out), ["allow udp"]);
+        assert_eq!(at(Way::Up, Devices::OutLoop), ["allow udp"]);
     }
 }

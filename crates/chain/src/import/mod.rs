@@ -6,7 +6,9 @@
 mod chains;
 pub mod classbench;
 pub mod click_list;
+mod host;
 pub mod iptables;
+pub mod limits;
 pub mod nat;
 pub mod nftables;
 mod ports;
@@ -22,6 +24,7 @@ pub use routes::{
     Hop, PlacedRoute, Route, RouteKind, Selection, parse_route, read_routes, select, shares,
 };
 pub use rule::{
-    Hook, ReadOptions, Rule, RuleFormat, RuleSet, Stage, Verdict, Way, format_of, read_rules,
+    Devices, Hook, ReadOptions, Rule, RuleFormat, RuleSet, Stage, Traffic, Verdict, Way, format_of,
+    read_rules,
 };
 pub use terms::Family;

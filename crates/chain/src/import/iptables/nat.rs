@@ -3,28 +3,39 @@
 use super::options::Rules;
 use super::{Errors, Request, Table, read_chains};
 use crate::import::chains::{Target, flatten_nat};
+use crate::import::host::redirected_to;
 use crate::import::nat::{NatRules, NatTarget};
-use crate::import::rule::Way;
+use crate::import::rule::{Devices, Way};
+use std::net::IpAddr;
 
-/// What a table nat says of forwarded packets; `None` if it says nothing. What is wrong is added to `errors`.
-pub(super) fn read(t: &Table<'_>, request: &Request<'_>, errors: &mut Errors) -> Option<NatRules> {
-    t.passed()?;
+/// What a table nat says of packets that pass these chains, of which one translates destinations, the other sources;
+/// `None` if it has no rules for any. What is wrong is added to `errors`.
+pub(super) fn read(
+    t: &Table<'_>,
+    [dst, src]: [(&str, Devices); 2],
+    request: &Request<'_>,
+    errors: &mut Errors,
+) -> Option<NatRules> {
+    t.passed(request.host)?;
     let mut reader = Rules {
         family: request.family,
         interfaces: request.interfaces,
         rejects: 0,
         logs: 0,
+        ipsec: 0,
         nat: true,
+        redirects: redirects(request),
         errors: Errors::new(),
     };
     let mut out = NatRules::default();
-    for (chain, to) in [("PREROUTING", &mut out.dst), ("POSTROUTING", &mut out.src)] {
+    for ((chain, devices), to) in [(dst, &mut out.dst), (src, &mut out.src)] {
         let chains = read_chains(&mut reader, t, "nat", chain);
         if !chains.contains_key(chain) || !reader.errors.is_empty() {
             continue;
         }
+        let devices = request.traffic.devices(devices);
         for (way, list) in [Way::Up, Way::Down].into_iter().zip(to) {
-            match flatten_nat(&chains, chain, way, request.interfaces) {
+            match flatten_nat(&chains, chain, (way, devices), request.interfaces) {
                 Ok(rules) => *list = rules,
                 Err(e) => errors.push(e),
             }
@@ -40,23 +51,33 @@ pub(super) fn read(t: &Table<'_>, request: &Request<'_>, errors: &mut Errors) ->
     Some(out)
 }
 
-const REDIRECTS: &str = "target 'REDIRECT' sends packets to programs of the router itself, of which a chain has none; \
-                         translate to the address of a server with DNAT";
+/// Where packets are sent to programs of the host itself: to the address of the port that they arrived at, or to this
+/// one. Or why they cannot be.
+pub(super) fn redirects(request: &Request<'_>) -> Result<Option<IpAddr>, &'static str> {
+    match request.host {
+        true => Ok(redirected_to(request)),
+        false => Err(
+            "target 'REDIRECT' sends packets to programs of the router itself: wire port 2, which is the host \
+             (ports: { local: \"NAME[2]\" }), or translate to the address of a server with DNAT",
+        ),
+    }
+}
 
 /// Reads a target that translates, with its options; `None` if it is none. `nat`: the rule is in table nat.
 pub(super) fn target<'b>(
     name: &str,
     nat: bool,
+    redirects: Result<Option<IpAddr>, &'static str>,
     it: &mut impl Iterator<Item = &'b str>,
 ) -> Option<Result<Target, String>> {
     if !matches!(name, "SNAT" | "DNAT" | "MASQUERADE" | "NETMAP" | "REDIRECT") {
         return None;
     }
-    Some(match name {
-        _ if !nat => Err(format!("target '{name}' is for table nat")),
-        "REDIRECT" => Err(REDIRECTS.into()),
-        _ => options(name, it).map(Target::Nat),
-    })
+    if !nat {
+        return Some(Err(format!("target '{name}' is for table nat")));
+    }
+    let target = options(name, it).and_then(|t| t.redirected(redirects));
+    Some(target.map(Target::Nat))
 }
 
 fn options<'b>(name: &str, it: &mut impl Iterator<Item = &'b str>) -> Result<NatTarget, String> {
@@ -67,10 +88,14 @@ fn options<'b>(name: &str, it: &mut impl Iterator<Item = &'b str>) -> Result<Nat
                 .ok_or_else(|| format!("expected a value behind '{w}'"))
         };
         match (name, w) {
-            ("SNAT", "--to-source") | ("DNAT", "--to-destination") => to = Some(place(value()?)?),
+            ("SNAT", "--to-source" | "--to") | ("DNAT", "--to-destination" | "--to") => {
+                to = Some(place(value()?)?)
+            }
             ("NETMAP", "--to") => to = Some((prefix(value()?)?, None)),
-            ("MASQUERADE", "--to-ports") => ports = Some(value()?.to_string()),
-            ("SNAT" | "DNAT" | "MASQUERADE", "--random")
+            ("MASQUERADE" | "REDIRECT", "--to-ports" | "--to") => {
+                ports = Some(value()?.to_string())
+            }
+            ("SNAT" | "DNAT" | "MASQUERADE" | "REDIRECT", "--random")
             | ("SNAT" | "MASQUERADE", "--random-fully") => {
                 words.push_str(" random");
             }
@@ -78,9 +103,13 @@ fn options<'b>(name: &str, it: &mut impl Iterator<Item = &'b str>) -> Result<Nat
             _ => return Err(format!("option '{w}' of target '{name}' is not supported")),
         }
     }
-    if name == "MASQUERADE" {
+    if name == "MASQUERADE" || name == "REDIRECT" {
         let text = format!("{}{words}", ports.unwrap_or_default());
-        return Ok(NatTarget::Masquerade(text.trim().to_string()));
+        let text = text.trim().to_string();
+        return Ok(match name {
+            "REDIRECT" => NatTarget::Redirect(text),
+            _ => NatTarget::Masquerade(text),
+        });
     }
     let (addresses, ports) = to.ok_or_else(|| format!("target '{name}' without an address"))?;
     let ports = ports.map_or(String::new(), |p| format!(" {p}"));

@@ -1,5 +1,6 @@
 //! The options of a rule, as `iptables(8)` and `iptables-extensions(8)` describe them, as expressions of IPFilter.
 
+use super::limit::LimitDraft;
 use super::{Errors, Raw};
 use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, Target};
 use crate::import::ports::{ANY, Ports, complement, test, union};
@@ -8,7 +9,7 @@ use crate::import::terms::{Family, icmp_type, protocol, service, tcp_flag};
 use onefold_elements::connection::ConnTest;
 
 /// Splits at white space; double quotes keep together.
-fn words(text: &str) -> Vec<String> {
+pub(super) fn words(text: &str) -> Vec<String> {
     let mut out = Vec::new();
     let mut word: Option<String> = None;
     let (mut quoted, mut escaped) = (false, false);
@@ -38,8 +39,12 @@ pub(super) struct Rules<'a> {
     /// How many reject, and how many only log.
     pub rejects: usize,
     pub logs: usize,
+    /// How many ask for IPsec.
+    pub ipsec: usize,
     /// They are of table nat.
     pub nat: bool,
+    /// May packets be sent to programs of the host, and if not, why?
+    pub redirects: Result<Option<std::net::IpAddr>, &'static str>,
     pub errors: Errors,
 }
 
@@ -56,9 +61,40 @@ struct Draft {
     state: Option<String>,
     /// Other tests of the connection.
     connection: Vec<String>,
+    /// Matches that are loaded so far.
+    loaded: Vec<String>,
+    /// A rate, and tests that are asked behind it.
+    limit: Option<LimitDraft>,
+    behind: Vec<String>,
 }
 
 impl Draft {
+    /// Adds a test of a match, which is asked in the order in which matches are loaded. Without a name, it is one of
+    /// the rule itself, which are asked first.
+    fn add(&mut self, of: Option<&str>, test: String) {
+        let behind = |l: &LimitDraft| of.is_some_and(|m| !l.asked_behind(m));
+        match self.limit.as_ref().is_some_and(behind) {
+            true => self.behind.push(test),
+            false => self.tests.push(test),
+        }
+    }
+
+    /// `-m NAME`
+    fn load(&mut self, name: &str) -> Result<(), String> {
+        // both ask the same
+        let of = if name == "state" { "conntrack" } else { name };
+        match name {
+            "limit" if self.limit.is_some() => return Err("match 'limit' twice".into()),
+            "limit" => self.limit = Some(LimitDraft::new(&self.loaded)),
+            "tcp" | "udp" | "icmp" | "icmp6" | "multiport" => self.transport = true,
+            "conntrack" | "state" | "comment" | "iprange" | "ttl" | "hl" | "addrtype"
+            | "policy" => {}
+            m => return Err(format!("match '{m}' is not supported")),
+        }
+        self.loaded.push(of.to_string());
+        Ok(())
+    }
+
     /// A question about the connection.
     fn asks(&mut self, w: &str, v: &str, not: bool) -> Result<(), String> {
         match w {
@@ -81,12 +117,15 @@ impl Draft {
     fn connection_tests(&mut self) {
         let none = "ct state invalid,untracked";
         for t in std::mem::take(&mut self.connection) {
-            self.tests.push(match self.state.is_some() {
+            let t = match self.state.is_some() {
                 true => format!("({t} or {none})"),
                 false => format!("{t} && not {none}"),
-            });
+            };
+            self.add(Some("conntrack"), t);
         }
-        self.tests.extend(self.state.take());
+        if let Some(t) = self.state.take() {
+            self.add(Some("conntrack"), t);
+        }
     }
 }
 
@@ -120,6 +159,17 @@ impl Rules<'_> {
                 Family::V6 => "not ip frag".into(),
             });
         }
+        match d.limit.take().map(LimitDraft::test) {
+            None => {}
+            Some(Ok(test)) => {
+                d.tests.push(test);
+                d.tests.append(&mut d.behind);
+            }
+            Some(Err(e)) => {
+                self.errors.push((raw.line, e));
+                ok = false;
+            }
+        }
         ok.then(|| ChainRule {
             tests: d.tests,
             interfaces: d.interfaces,
@@ -137,55 +187,19 @@ impl Rules<'_> {
         it: &mut impl Iterator<Item = &'b str>,
         d: &mut Draft,
     ) -> Result<(), String> {
-        // the value; a '!' before it (the old way) counts too
         let mut not = not;
-        let value = |it: &mut dyn Iterator<Item = &'b str>, not: &mut bool| {
-            let mut v = it.next();
-            if v == Some("!") {
-                *not = !*not;
-                v = it.next();
-            }
-            v.ok_or_else(|| format!("expected a value behind '{w}'"))
-        };
-        let test = match w {
-            "-f" | "--fragment" => "(ip[6:2] & 8191 != 0)".into(),
-            "--syn" => {
-                needs(d, 6, w)?;
-                "(tcp[13:1] & 23 == 2)".into()
-            }
-            "--tcp-flags" => {
-                let (mask, want) = (value(it, &mut not)?, value(it, &mut not)?);
-                let (mask, want) = (tcp_flags(mask)?, tcp_flags(want)?);
-                needs(d, 6, w)?;
-                format!("(tcp[13:1] & {mask} == {want})")
-            }
-            "--src-range" | "--dst-range" => {
-                let way = if w == "--src-range" { "src" } else { "dst" };
-                self.address_range(way, value(it, &mut not)?)?
-            }
-            "--ttl-eq" | "--ttl-lt" | "--ttl-gt" | "--hl-eq" | "--hl-lt" | "--hl-gt" => {
-                self.hop_limit(w, value(it, &mut not)?)?
-            }
-            "--src-type" | "--dst-type" => self.address_type(&w[2..5], value(it, &mut not)?)?,
-            "--icmp-type" | "--icmpv6-type" => {
-                let v = value(it, &mut not)?;
-                needs(d, self.family.icmp(), w)?;
-                match self.icmp(v)? {
-                    Some(test) => test,
-                    None => return Ok(()),
-                }
-            }
+        match w {
             "-s" | "--source" | "--src" | "-d" | "--destination" | "--dst" => {
-                let v = value(it, &mut not)?;
-                return self.addresses(w, v, not, d);
+                let v = value(w, it, &mut not)?;
+                self.addresses(w, v, not, d)
             }
             "-p" | "--protocol" | "--proto" => {
-                let v = value(it, &mut not)?;
-                return self.protocol(v, not, d);
+                let v = value(w, it, &mut not)?;
+                self.protocol(v, not, d)
             }
             "-i" | "--in-interface" | "-o" | "--out-interface" => {
-                let v = value(it, &mut not)?;
-                return self.interface(w, v, not, d);
+                let v = value(w, it, &mut not)?;
+                self.interface(w, v, not, d)
             }
             "--sport"
             | "--source-port"
@@ -196,37 +210,97 @@ impl Rules<'_> {
             | "--dports"
             | "--destination-ports"
             | "--ports" => {
-                let v = value(it, &mut not)?;
-                return self.ports(w, v, not, d);
+                let v = value(w, it, &mut not)?;
+                self.ports(w, v, not, d)
             }
             "--ctstate" | "--state" | "--ctdir" | "--ctstatus" => {
-                let v = value(it, &mut not)?;
-                return d.asks(w, v, not);
+                let v = value(w, it, &mut not)?;
+                d.asks(w, v, not)
             }
-            "-m" | "--match" => {
-                match value(it, &mut not)? {
-                    "conntrack" | "state" => {}
-                    "tcp" | "udp" | "icmp" | "icmp6" | "multiport" => d.transport = true,
-                    "comment" | "iprange" | "ttl" | "hl" | "addrtype" => {}
-                    m => return Err(format!("match '{m}' is not supported")),
-                }
-                return Ok(());
+            "--limit" | "--limit-burst" => {
+                let v = value(w, it, &mut not)?;
+                let limit = d.limit.as_mut().filter(|_| !not);
+                let limit =
+                    limit.ok_or_else(|| format!("'{w}' needs '-m limit' before it, and no '!'"))?;
+                limit.option(w, v)
             }
-            "--comment" => return value(it, &mut not).map(drop),
+            "-m" | "--match" => d.load(value(w, it, &mut not)?),
+            "--comment" => value(w, it, &mut not).map(drop),
+            // rules of the other family are not read
+            "-4" | "--ipv4" if self.family == Family::V4 => Ok(()),
+            "-6" | "--ipv6" if self.family == Family::V6 => Ok(()),
             "-c" | "--set-counters" => {
-                value(it, &mut not)?;
-                return value(it, &mut not).map(drop);
+                value(w, it, &mut not)?;
+                value(w, it, &mut not).map(drop)
             }
             "-j" | "--jump" | "-g" | "--goto" => {
-                let v = value(it, &mut not)?;
+                let v = value(w, it, &mut not)?;
                 let goto = w == "-g" || w == "--goto";
                 d.target = Some(self.target(v, goto, it)?);
-                return Ok(());
+                Ok(())
+            }
+            _ => {
+                if let Some(test) = self.test_of(w, &mut not, it, d)? {
+                    d.add(match_of(w), negate(test, not));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The test that an option is; `None`: it holds always.
+    fn test_of<'b>(
+        &mut self,
+        w: &str,
+        not: &mut bool,
+        it: &mut impl Iterator<Item = &'b str>,
+        d: &mut Draft,
+    ) -> Result<Option<String>, String> {
+        Ok(Some(match w {
+            "-f" | "--fragment" => "(ip[6:2] & 8191 != 0)".into(),
+            "--syn" => {
+                needs(d, 6, w)?;
+                "(tcp[13:1] & 23 == 2)".into()
+            }
+            "--tcp-flags" => {
+                let (mask, want) = (value(w, it, not)?, value(w, it, not)?);
+                let (mask, want) = (tcp_flags(mask)?, tcp_flags(want)?);
+                needs(d, 6, w)?;
+                format!("(tcp[13:1] & {mask} == {want})")
+            }
+            "--src-range" | "--dst-range" => {
+                let way = if w == "--src-range" { "src" } else { "dst" };
+                self.address_range(way, value(w, it, not)?)?
+            }
+            "--ttl-eq" | "--ttl-lt" | "--ttl-gt" | "--hl-eq" | "--hl-lt" | "--hl-gt" => {
+                self.hop_limit(w, value(w, it, not)?)?
+            }
+            "--pol" if !*not => match value(w, it, not)? {
+                "none" => return Ok(None),
+                // packets here have been, and will be, of no IPsec
+                "ipsec" => {
+                    self.ipsec += 1;
+                    "false".into()
+                }
+                v => {
+                    return Err(format!(
+                        "policy '{v}' is not supported; there are none and ipsec"
+                    ));
+                }
+            },
+            // whichever it is, there is none
+            "--dir" if !*not => return value(w, it, not).map(|_| None),
+            "--src-type" | "--dst-type" => self.address_type(&w[2..5], value(w, it, not)?)?,
+            "--icmp-type" | "--icmpv6-type" => {
+                let v = value(w, it, not)?;
+                needs(d, self.family.icmp(), w)?;
+                match self.icmp(v)? {
+                    Some(test) => test,
+                    None => return Ok(None),
+                }
             }
             _ => return Err(format!("option '{w}' is not supported")),
-        };
-        d.tests.push(negate(test, not));
-        Ok(())
+        }))
     }
 
     /// Addresses of a source (`-s`) or destination (`-d`).
@@ -343,7 +417,7 @@ impl Rules<'_> {
         goto: bool,
         it: &mut impl Iterator<Item = &'b str>,
     ) -> Result<Target, String> {
-        if let Some(target) = super::nat::target(v, self.nat, it) {
+        if let Some(target) = super::nat::target(v, self.nat, self.redirects, it) {
             return target;
         }
         Ok(match v {
@@ -394,8 +468,13 @@ impl Rules<'_> {
             _ if w.starts_with("--s") => &["src"],
             _ => &["dst"],
         };
+        let of = match (w.ends_with('s'), d.protocol) {
+            (true, _) => "multiport",
+            (false, Some(6)) => "tcp",
+            (false, _) => "udp",
+        };
         if set.is_empty() {
-            d.tests.push("false".into());
+            d.add(Some(of), "false".into());
             return Ok(());
         }
         let tests: Vec<String> = ways.iter().filter_map(|way| test(&set, way)).collect();
@@ -403,14 +482,29 @@ impl Rules<'_> {
             // any port
             return Ok(());
         }
-        d.tests.push(match (both, not) {
+        let test = match (both, not) {
             (false, _) => tests.concat(),
             // one of them is in the list; or none is
             (true, false) => format!("({})", tests.join(" or ")),
             (true, true) => tests.join(" && "),
-        });
+        };
+        d.add(Some(of), test);
         Ok(())
     }
+}
+
+/// An option's value; a '!' before it (the old way) counts too.
+fn value<'b>(
+    w: &str,
+    it: &mut impl Iterator<Item = &'b str>,
+    not: &mut bool,
+) -> Result<&'b str, String> {
+    let mut v = it.next();
+    if v == Some("!") {
+        *not = !*not;
+        v = it.next();
+    }
+    v.ok_or_else(|| format!("expected a value behind '{w}'"))
 }
 
 /// A test of a packet's connection: a list of values as `iptables` writes them, in the words of firewall rules.
@@ -436,6 +530,21 @@ fn connection_test(key: &str, list: &str) -> Result<String, String> {
         true => Ok(translated),
         false => Ok(format!("({plain} or {translated})")),
     }
+}
+
+/// The match that an option is of; none of those that every rule has.
+fn match_of(w: &str) -> Option<&'static str> {
+    Some(match w {
+        "--syn" | "--tcp-flags" => "tcp",
+        "--src-range" | "--dst-range" => "iprange",
+        "--src-type" | "--dst-type" => "addrtype",
+        "--icmp-type" => "icmp",
+        "--icmpv6-type" => "icmp6",
+        "--pol" => "policy",
+        _ if w.starts_with("--ttl") => "ttl",
+        _ if w.starts_with("--hl") => "hl",
+        _ => return None,
+    })
 }
 
 fn negate(test: String, not: bool) -> String {

@@ -12,6 +12,8 @@ fn read(text: &str, chain: Option<&str>) -> Result<RuleSet, Errors> {
         family: Family::V4,
         chain,
         interfaces: &interfaces,
+        host: false,
+        traffic: Traffic::Forwarded,
     };
     parse(text, &request)
 }
@@ -108,6 +110,65 @@ fn matches_become_expressions() {
         one("-m ttl --ttl-lt 5 -m comment --comment \"a \\\"b\\\" c\""),
         "(ip[8:1] < 5)"
     );
+}
+
+#[test]
+fn ipsec_is_not_here() {
+    let set = forward(
+        "-A FORWARD -m policy --dir in --pol ipsec -j DROP\n-A FORWARD -m policy --dir out --pol none -j ACCEPT",
+    )
+    .unwrap();
+    assert_eq!(lines(&set.rules), ["4: deny false", "5: allow all"]);
+    assert_eq!(
+        set.warnings,
+        ["1 rules ask for IPsec ('--pol ipsec'), which is not here: they take nothing"]
+    );
+    assert!(wrong("-m policy --pol x -j DROP").contains("policy 'x'"));
+    assert_eq!(
+        wrong("-m policy --pol ipsec --reqid 5 -j DROP"),
+        "option '--reqid' is not supported; option '5' is not supported"
+    );
+}
+
+/// Where a rate is asked, what is asked before it and behind it, and who depends on the answer.
+#[test]
+fn rates() {
+    let set = forward(
+        "-A FORWARD -m limit --limit 2/s -j LOG\n\
+         -A FORWARD -p tcp -m limit --limit 3/min -m state --state NEW -d 10.0.0.1 -j ACCEPT\n\
+         -A FORWARD -p udp -m udp --dport 53 -m limit -j own\n\
+         -A own -m state --state NEW -m limit --limit 1/s --limit-burst 9 --dport 80 -p tcp -j RETURN\n\
+         -A own -s 10.0.0.0/8 -j DROP",
+    );
+    // '-p' stands behind its option
+    let e = set.unwrap_err();
+    assert!(e[0].0 == 7 && e[0].1.contains("needs '-p tcp'"), "{e:?}");
+    let set = forward(
+        "-A FORWARD -m limit --limit 2/s -j LOG\n\
+         -A FORWARD -p tcp -m limit --limit 3/min -m state --state NEW -d 10.0.0.1 -j ACCEPT\n\
+         -A FORWARD -p udp -m limit -j own\n\
+         -A own -m state --state NEW -m limit --limit 1/s --limit-burst 9 -j RETURN\n\
+         -A own -s 10.0.0.0/8 -j DROP",
+    )
+    .unwrap();
+    let (two, three, four) = (
+        "limit_ip_filter_FORWARD_2/2/3/60/5/packets/within",
+        "limit_ip_filter_FORWARD_3/3/3/3600/5/packets/within",
+        "limit_ip_filter_own_1/4/1/1/9/packets/within",
+    );
+    assert_eq!(
+        lines(&set.rules),
+        [
+            format!("5: allow tcp && dst host 10.0.0.1 && ask {two}"),
+            format!("5: allow tcp && dst host 10.0.0.1 && limit {two} && ct state new"),
+            format!("6: allow udp && ask {three}"),
+            format!("7: allow udp && limit {three} && ct state new && ask {four}"),
+            format!(
+                "8: deny udp && limit {three} && not (ct state new && limit {four}) && src net 10.0.0.0/8"
+            ),
+        ]
+    );
+    assert_eq!(set.down, None);
 }
 
 #[test]
@@ -223,7 +284,7 @@ fn table_nat_is_read_beside_table_filter() {
     );
     let nat = set.nat.unwrap();
     let texts = |rules: &[crate::import::nat::NatRule]| -> Vec<String> {
-        let own = Some("203.0.113.1".parse().unwrap());
+        let own = (None, Some("203.0.113.1".parse().unwrap()));
         let one = |r: &crate::import::nat::NatRule| {
             let range = r.target.range(own).unwrap().unwrap_or("stays".into());
             let chain = r.place.as_ref().map_or("", |p| &p.chain);
@@ -248,7 +309,12 @@ fn table_nat_is_read_beside_table_filter() {
     assert_eq!(texts(dst), [docker, forward]);
     assert_eq!(texts(src), [stays, "14 POSTROUTING: all -> 192.168.0.0/16"]);
     let masquerade = &nat.of(Way::Up).1[1].target;
-    assert!(masquerade.range(None).unwrap_err().contains("addresses"));
+    assert!(
+        masquerade
+            .range((None, None))
+            .unwrap_err()
+            .contains("addresses")
+    );
     // one chain, and nothing else
     let e = read(ROUTER, Some("nat/POSTROUTING")).unwrap_err();
     assert_eq!(e[0].0, 20);
@@ -315,9 +381,16 @@ fn what_cannot_be_expressed_is_refused_by_name() {
         "connection state 'FOO' is not supported"
     );
     assert_eq!(
-        wrong("-m limit --limit 3/min -j ACCEPT"),
-        "match 'limit' is not supported"
+        wrong("-m recent --set -j ACCEPT"),
+        "match 'recent' is not supported"
     );
+    assert_eq!(
+        wrong("-m limit --limit x -j ACCEPT"),
+        "rate 'x': expected something like 10/minute"
+    );
+    assert!(wrong("-m limit ! --limit 3/s -j ACCEPT").contains("no '!'"));
+    assert!(wrong("--limit 3/s -j ACCEPT").contains("needs '-m limit'"));
+    assert!(wrong("-m limit --limit-burst 0 -j ACCEPT").contains("expected 1 to"));
     assert_eq!(
         wrong("-p tcp -j MARK --set-mark 1"),
         "target 'MARK' is not supported"
@@ -347,6 +420,8 @@ fn what_cannot_be_expressed_is_refused_by_name() {
         family: Family::V4,
         chain: None,
         interfaces: &none,
+        host: false,
+        traffic: Traffic::Forwarded,
     };
     let e = parse(
         "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -i eth0 -j ACCEPT\n",
@@ -381,6 +456,8 @@ fn ipv6() {
         family: Family::V6,
         chain: Some("INPUT"),
         interfaces: &none,
+        host: false,
+        traffic: Traffic::Forwarded,
     };
     let text = "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -s fd00::/8 -p ipv6-icmp -m icmp6 --icmpv6-type 128 -j DROP\n";
     let set = parse(text, &r).unwrap();

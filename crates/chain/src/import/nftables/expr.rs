@@ -3,6 +3,7 @@
 use super::cases::Case;
 use super::set::{self, Sets};
 use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, Target};
+use crate::import::limits::Limit;
 use crate::import::ports::{complement, test, union};
 use crate::import::rule::Verdict;
 use crate::import::terms::{Family, icmp_type, tcp_flag};
@@ -23,6 +24,8 @@ pub struct Reader<'a> {
     pub logs: usize,
     /// The rules are of a chain of type nat.
     pub nat: bool,
+    /// May packets be sent to programs of the host, and if not, why?
+    pub redirects: Result<Option<std::net::IpAddr>, &'static str>,
 }
 
 /// A rule while its expressions are read.
@@ -34,6 +37,8 @@ pub(super) struct Draft {
     protocols: Option<Vec<u8>>,
     /// It cannot match a packet of this family.
     pub never: bool,
+    /// A rate is asked behind so many tests of interfaces.
+    limited: Option<usize>,
 }
 
 impl Draft {
@@ -44,7 +49,35 @@ impl Draft {
             ..Draft::default()
         }
     }
+
+    /// Is there something behind the rate that a list cannot ask there? `several`: the rule becomes several.
+    fn narrowed(&self, several: bool) -> Option<String> {
+        let asked = self.limited?;
+        let narrowed = self.never || several || self.interfaces.len() > asked;
+        narrowed.then(|| NARROWED.to_string())
+    }
+
+    /// Adds a rate; `several`: the rule is several already.
+    fn limit(&mut self, v: &Value, several: bool) -> Result<(), String> {
+        // packets of the other family do not come there
+        if self.never {
+            return Ok(());
+        }
+        if several || self.limited.is_some() {
+            return Err(
+                "statement 'limit' behind another one, a map or a concatenation is not supported"
+                    .into(),
+            );
+        }
+        self.tests.push(limit(v)?.test());
+        self.limited = Some(self.interfaces.len());
+        Ok(())
+    }
 }
+
+/// Why a rate cannot be where it is, if it cannot.
+const NARROWED: &str = "statement 'limit' in front of interfaces, families, maps or concatenations is not supported: \
+                        packets that these leave out would be counted, too; put it behind them";
 
 /// One comparison.
 struct Match<'a> {
@@ -99,7 +132,7 @@ impl Reader<'_> {
                     self.verdict(kind, v, table).map(|t| target = t)
                 }
                 "snat" | "dnat" | "masquerade" | "redirect" if self.nat => {
-                    match super::nat::target(kind, v, self.family) {
+                    match super::nat::target(kind, v, self.family, self.redirects) {
                         Ok(Some(t)) => {
                             target = Target::Nat(t);
                             Ok(())
@@ -112,14 +145,19 @@ impl Reader<'_> {
                     }
                 }
                 "vmap" => self.verdict_map(v, table, &d).map(|c| cases = Some(c)),
+                "limit" => d.limit(v, cases.is_some()),
                 other => Err(format!("statement '{other}' is not supported")),
             };
             if let Err(e) = result {
                 errors.push(e);
             }
         }
-        if d.never {
-            return Ok(Vec::new());
+        // a rule that only counts or logs keeps a rate for nobody
+        let decides = target != Target::Nothing || cases.is_some();
+        match d.narrowed(cases.is_some()).filter(|_| decides) {
+            Some(why) => errors.push(why),
+            None if d.never => return Ok(Vec::new()),
+            None => {}
         }
         if !errors.is_empty() {
             return Err(errors);
@@ -417,6 +455,37 @@ impl Reader<'_> {
         d.tests.push(t);
         Ok(())
     }
+}
+
+/// `limit rate [over] N[ UNIT]/PER [burst N[ UNIT]]`
+fn limit(v: &Value) -> Result<Limit, String> {
+    let text = |k: &str| v.get(k).and_then(Value::as_str);
+    let number = |k: &str| v.get(k).and_then(Value::as_u64);
+    let unit = |k: &str| match text(k) {
+        None | Some("packets") => Ok(None),
+        Some("bytes") => Ok(Some(1)),
+        Some("kbytes") => Ok(Some(1 << 10)),
+        Some("mbytes") => Ok(Some(1 << 20)),
+        Some(other) => Err(format!("unit '{other}' of statement 'limit'")),
+    };
+    let per = match text("per") {
+        Some("second") => 1,
+        Some("minute") => 60,
+        Some("hour") => 3600,
+        Some("day") => 86_400,
+        Some("week") => 604_800,
+        _ => return Err("statement 'limit' by name is not supported".into()),
+    };
+    let rate = number("rate").ok_or("a 'limit' without 'rate'")?;
+    let of_rate: Option<u64> = unit("rate_unit")?;
+    let of_burst = unit("burst_unit")?.unwrap_or(1);
+    Ok(Limit {
+        rate: rate.saturating_mul(of_rate.unwrap_or(1)),
+        per,
+        burst: number("burst").unwrap_or(0).saturating_mul(of_burst),
+        bytes: of_rate.is_some(),
+        over: v.get("inv").and_then(Value::as_bool).unwrap_or(false),
+    })
 }
 
 /// A test of a packet's connection, in the words of firewall rules.

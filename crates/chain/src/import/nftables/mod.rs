@@ -1,10 +1,12 @@
 //! `nft -j list ruleset`: nftables as JSON.
 //!
 //! The base chains at hook forward are taken, with those at hooks prerouting and postrouting (or the chain that was
-//! asked for, alone), and all that they jump to. Families `ip` and `inet` are read for IPv4 rules, `ip6` and `inet` for
+//! asked for, alone), and all that they jump to; of the host's own packets those at hooks input and output in the place
+//! of forward ([`course`]). Families `ip` and `inet` are read for IPv4 rules, `ip6` and `inet` for
 //! IPv6 rules. JSON has no lines: places are those of each rule's text in the file.
 
 mod cases;
+mod course;
 mod expr;
 mod nat;
 mod set;
@@ -13,10 +15,11 @@ mod tests;
 
 use super::chains::{ChainRule, Target, flatten};
 use super::iptables::Request;
-use super::rule::{Hook, RuleSet, Stage, Verdict, Way};
+use super::rule::{Devices, Hook, RuleSet, Stage, Verdict, Way};
 use super::terms::Family;
 use crate::kinds::connections::asks;
 use crate::rules::RulePlace;
+use course::{choose, devices, place_of, position};
 use serde_json::Value;
 use set::Sets;
 use std::collections::HashMap;
@@ -75,12 +78,21 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
     }
     let places = rule_lines(text);
     let mut errors = Errors::new();
-    let found = Objects::sort(objects, &places, request.family, &mut errors);
+    let found = Objects::sort(
+        objects,
+        &places,
+        (request.family, request.host),
+        &mut errors,
+    );
     let rules = &found.rules;
-    let start = choose(request, &found.bases, rules, &mut errors);
+    let start = choose(request, &found);
     refuse_others(&found, request, &mut errors);
-    let Some((start, default)) = start else {
-        return Err(errors);
+    let (start, default) = match start {
+        Ok(found) => found,
+        Err(why) => {
+            errors.push((1, why));
+            return Err(errors);
+        }
     };
     let mut reader = expr::Reader {
         family: request.family,
@@ -89,6 +101,7 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
         rejects: 0,
         logs: 0,
         nat: false,
+        redirects: nat::redirects(request),
     };
     let chains = read_chains(&mut reader, &start, rules, &mut errors);
     let stages = match request.chain {
@@ -113,7 +126,13 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
     if !errors.is_empty() {
         return Err(errors);
     }
-    let mut one = |way| match flatten(&chains, &start, way, request.interfaces) {
+    let main = match request.chain {
+        None => devices(course::hook_of(request.traffic), request.traffic),
+        Some(_) => Devices::Both,
+    };
+    let mut one = |way| match flatten(&chains, &start, (way, main), request.interfaces) {
+        // no chain filters these packets
+        _ if start.is_empty() => Vec::new(),
         Ok(r) => r,
         Err(e) => {
             errors.push(e);
@@ -125,15 +144,6 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
         errors.dedup();
         return Err(errors);
     }
-    let mut warnings = Vec::new();
-    if rejects > 0 {
-        warnings.push(format!(
-            "{rejects} reject statements drop without an answer"
-        ));
-    }
-    if logs > 0 {
-        warnings.push(format!("{logs} log statements do nothing"));
-    }
     let family = (rules.get(&start).and_then(|l| l.first())).map_or(&Value::Null, |(b, _)| *b);
     let of_chain = RulePlace {
         handle: None,
@@ -143,11 +153,26 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
         down: (up != down).then_some(down),
         rules: up,
         default: Some(default),
-        policy: Some((Arc::new(of_chain), None)),
+        policy: (!start.is_empty()).then(|| (Arc::new(of_chain), None)),
         nat,
         stages,
-        warnings,
+        host: None,
+        warnings: warnings(rejects, logs),
     })
+}
+
+/// What is said once for all rules.
+fn warnings(rejects: usize, logs: usize) -> Vec<String> {
+    let mut all = Vec::new();
+    if rejects > 0 {
+        all.push(format!(
+            "{rejects} reject statements drop without an answer"
+        ));
+    }
+    if logs > 0 {
+        all.push(format!("{logs} log statements do nothing"));
+    }
+    all
 }
 
 /// The other chains of type filter that forwarded packets pass, in their order.
@@ -157,25 +182,17 @@ fn read_stages(
     request: &Request<'_>,
     errors: &mut Errors,
 ) -> Vec<Stage> {
-    let Some(main) = found.bases.iter().find(|b| b.key == start) else {
-        return Vec::new();
-    };
+    let main = found.bases.iter().find(|b| b.key == start);
     let mut others: Vec<&Base> = (found.bases.iter())
         .filter(|b| b.key != start && b.does(&found.rules))
         .collect();
-    let hook = |b: &&Base| {
-        ["prerouting", "forward"]
-            .iter()
-            .position(|h| *h == b.hook)
-            .unwrap_or(2)
-    };
-    others.sort_by_key(|b| (hook(b), b.priority));
+    others.sort_by_key(|b| (position(&b.hook), b.priority));
     let mut out = Vec::new();
     for b in others {
         let rules = found.rules.get(&b.key);
         let first = rules.and_then(|r| r.first());
         let line = first.map_or(1, |r| r.1);
-        let hook = match place_of(b, main) {
+        let hook = match place_of(b, main, request.traffic) {
             Ok(Some(hook)) => hook,
             Ok(None) => continue,
             Err(why) => {
@@ -185,7 +202,8 @@ fn read_stages(
         };
         let before = errors.len();
         let chains = read_chains(reader, &b.key, &found.rules, errors);
-        let mut one = |way| match flatten(&chains, &b.key, way, request.interfaces) {
+        let known = devices(&b.hook, request.traffic);
+        let mut one = |way| match flatten(&chains, &b.key, (way, known), request.interfaces) {
             _ if errors.len() > before => Vec::new(),
             Ok(r) => r,
             Err(e) => {
@@ -248,8 +266,14 @@ struct Objects<'a> {
 }
 
 impl<'a> Objects<'a> {
-    /// Sorts a file's objects. `places`: the lines of its rules.
-    fn sort(objects: &'a [Value], places: &[u32], family: Family, errors: &mut Errors) -> Self {
+    /// Sorts a file's objects. `places`: the lines of its rules; `host`: chains of type route, which are at hook
+    /// output, are asked.
+    fn sort(
+        objects: &'a [Value],
+        places: &[u32],
+        (family, host): (Family, bool),
+        errors: &mut Errors,
+    ) -> Self {
         let mut found = Objects::default();
         let mut nth = 0;
         for o in objects {
@@ -279,7 +303,8 @@ impl<'a> Objects<'a> {
                         } else {
                             Verdict::Allow
                         };
-                        if s("type") == "filter" {
+                        let routes = s("type") == "route" && host;
+                        if s("type") == "filter" || routes {
                             found.bases.push(Base {
                                 key: k,
                                 policy,
@@ -362,94 +387,6 @@ fn read_chains(
         chains.insert(k, out);
     }
     chains
-}
-
-/// The chain to start from and its policy.
-fn choose(
-    request: &Request<'_>,
-    bases: &[Base],
-    rules: &HashMap<String, Vec<(&Value, u32)>>,
-    errors: &mut Errors,
-) -> Option<(String, Verdict)> {
-    let names = |list: &[&Base]| {
-        let v: Vec<&str> = list.iter().map(|b| b.key.as_str()).collect();
-        v.join(", ")
-    };
-    let named = |b: &Base| Some((b.key.clone(), b.policy));
-    if let Some(chain) = request.chain {
-        let found: Vec<_> = bases
-            .iter()
-            .filter(|b| b.key == chain || b.key.split_once('/').is_some_and(|(_, n)| n == chain))
-            .collect();
-        return match found.as_slice() {
-            [b] => named(b),
-            [] => {
-                let all: Vec<_> = bases.iter().collect();
-                errors.push((
-                    1,
-                    format!(
-                        "no base chain '{chain}' of type filter; there is {}",
-                        names(&all)
-                    ),
-                ));
-                None
-            }
-            many => {
-                errors.push((
-                    1,
-                    format!(
-                        "several chains '{chain}': {}; give TABLE/CHAIN",
-                        names(many)
-                    ),
-                ));
-                None
-            }
-        };
-    }
-    let forward: Vec<_> = bases.iter().filter(|b| b.hook == "forward").collect();
-    let does: Vec<_> = forward.iter().filter(|b| b.does(rules)).collect();
-    // of several, the one of priority `filter`, or the last one; the others are asked before it, or behind it
-    let usual = does.iter().find(|b| b.priority == 0);
-    let last = does.iter().rev().max_by_key(|b| b.priority);
-    match (usual.or(last), forward.as_slice()) {
-        (Some(b), _) => named(b),
-        (None, [b, ..]) => named(b),
-        (None, []) => {
-            let all: Vec<_> = bases.iter().collect();
-            errors.push((
-                1,
-                format!(
-                    "no base chain of type filter at hook forward; say which one with 'chain': {}",
-                    names(&all)
-                ),
-            ));
-            None
-        }
-    }
-}
-
-/// Where a chain beside the one that packets are filtered by (`main`) is asked. `None`: packets do not come there.
-///
-/// # Errors
-/// It cannot be asked there.
-fn place_of(b: &Base, main: &Base) -> Result<Option<Hook>, String> {
-    // priorities of netfilter_ipv4.h: tracking -200, destinations -100, sources 100
-    Ok(Some(match b.hook.as_str() {
-        "prerouting" if b.priority < -200 => Hook::Raw,
-        "prerouting" if b.priority < -100 => Hook::Prerouting,
-        "prerouting" => Hook::Before,
-        // of one priority, the first one in the file is asked first
-        "forward" if b.priority <= main.priority => Hook::Before,
-        "forward" => Hook::Behind,
-        "postrouting" if b.priority < 100 => Hook::Behind,
-        "input" | "output" => return Ok(None),
-        hook => {
-            return Err(format!(
-                "chain '{}' at hook {hook} with priority {} has rules: it is not supported there",
-                b.key, b.priority
-            ));
-        }
-    }))
 }
 
 /// The line that each rule object begins in: that of its key `"rule"`, outside of strings' contents.

@@ -1,8 +1,10 @@
 //! Chains of type nat: statements that translate, as ranges of ConnDstNat and ConnSrcNat.
 
+use super::course::{devices, nat_hooks};
 use super::expr::Reader;
 use super::{Errors, Objects, read_chains};
 use crate::import::chains::flatten_nat;
+use crate::import::host::redirected_to;
 use crate::import::iptables::Request;
 use crate::import::nat::{NatRules, NatTarget};
 use crate::import::rule::Way;
@@ -18,11 +20,12 @@ pub(super) fn read(
     errors: &mut Errors,
 ) -> Option<NatRules> {
     let mut out = NatRules::default();
-    let mut any = false;
+    let [dst, src] = nat_hooks(request.traffic);
+    // where one of the hooks of the host's packets translates, all do
+    let mut any = request.host && found.nat.iter().any(|(k, _)| has_rules(found, k));
     reader.nat = true;
-    for (hook, to) in [("prerouting", &mut out.dst), ("postrouting", &mut out.src)] {
-        let has_rules = |k: &str| found.rules.get(k).is_some_and(|r| !r.is_empty());
-        let mut here = (found.nat.iter()).filter(|(k, h)| h == hook && has_rules(k));
+    for (hook, to) in [(dst, &mut out.dst), (src, &mut out.src)] {
+        let mut here = (found.nat.iter()).filter(|(k, h)| h == hook && has_rules(found, k));
         let Some((start, _)) = here.next() else {
             continue;
         };
@@ -41,7 +44,8 @@ pub(super) fn read(
         }
         let chains = read_chains(reader, start, &found.rules, errors);
         for (way, list) in [Way::Up, Way::Down].into_iter().zip(to) {
-            match flatten_nat(&chains, start, way, request.interfaces) {
+            let at = (way, devices(hook, request.traffic));
+            match flatten_nat(&chains, start, at, request.interfaces) {
                 Ok(rules) => *list = rules,
                 Err(e) => errors.push(e),
             }
@@ -51,13 +55,28 @@ pub(super) fn read(
     any.then_some(out)
 }
 
-/// A statement that translates; `None`: addresses of the other family.
-pub(super) fn target(kind: &str, v: &Value, family: Family) -> Result<Option<NatTarget>, String> {
-    if kind == "redirect" {
-        return Err("statement 'redirect' sends packets to programs of the router itself, of which a chain has none; \
-                    translate to the address of a server with dnat"
-            .into());
+fn has_rules(found: &Objects<'_>, chain: &str) -> bool {
+    found.rules.get(chain).is_some_and(|r| !r.is_empty())
+}
+
+/// Where packets are sent to programs of the host itself, see [`redirected_to`]; or why they cannot be.
+pub(super) fn redirects(request: &Request<'_>) -> Result<Option<IpAddr>, &'static str> {
+    match request.host {
+        true => Ok(redirected_to(request)),
+        false => Err(
+            "statement 'redirect' sends packets to programs of the router itself: wire port 2, which is the host \
+             (ports: { local: \"NAME[2]\" }), or translate to the address of a server with dnat",
+        ),
     }
+}
+
+/// A statement that translates; `None`: addresses of the other family.
+pub(super) fn target(
+    kind: &str,
+    v: &Value,
+    family: Family,
+    redirects: Result<Option<IpAddr>, &'static str>,
+) -> Result<Option<NatTarget>, String> {
     let ours = match family {
         Family::V4 => "ip",
         Family::V6 => "ip6",
@@ -86,6 +105,10 @@ pub(super) fn target(kind: &str, v: &Value, family: Family) -> Result<Option<Nat
         }
     }
     let text = text.trim();
+    if kind == "redirect" {
+        let target = NatTarget::Redirect(text.to_string());
+        return target.redirected(redirects).map(Some);
+    }
     if kind == "masquerade" {
         return Ok(Some(NatTarget::Masquerade(text.to_string())));
     }
@@ -168,7 +191,7 @@ mod tests {
     fn statements_become_ranges() {
         let of = |kind: &str, text: &str| {
             let v: Value = serde_json::from_str(text).unwrap();
-            target(kind, &v, Family::V4)
+            target(kind, &v, Family::V4, Err("no host"))
         };
         let range = |kind: &str, text: &str| match of(kind, text) {
             Ok(Some(NatTarget::Range(r) | NatTarget::Masquerade(r))) => r,
@@ -212,7 +235,19 @@ mod tests {
             "random"
         );
         assert_eq!(of("dnat", r#"{"family": "ip6", "addr": "::1"}"#), Ok(None));
-        assert!(of("redirect", r#"{"port": 80}"#).is_err());
+        assert_eq!(
+            of("redirect", r#"{"port": 80}"#),
+            Err("no host".to_string())
+        );
+        let v: Value = serde_json::from_str(r#"{"port": 80}"#).unwrap();
+        assert_eq!(
+            target("redirect", &v, Family::V4, Ok(None)),
+            Ok(Some(NatTarget::Redirect("80".into())))
+        );
+        assert_eq!(
+            target("redirect", &v, Family::V4, Ok(Some([127, 0, 0, 1].into()))),
+            Ok(Some(NatTarget::Range("127.0.0.1 80".into())))
+        );
         let e = of("dnat", r#"{"addr": {"map": {}}}"#).unwrap_err();
         assert_eq!(
             e,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::import::chains::Interfaces;
-use crate::import::rule::Rule;
+use crate::import::rule::{Rule, Traffic};
 
 fn request(family: Family, chain: Option<&'static str>) -> Request<'static> {
     static NAMES: std::sync::OnceLock<Interfaces> = std::sync::OnceLock::new();
@@ -14,6 +14,8 @@ fn request(family: Family, chain: Option<&'static str>) -> Request<'static> {
             outside: Some("wan0".into()),
             own: Vec::new(),
         }),
+        host: false,
+        traffic: Traffic::Forwarded,
     }
 }
 
@@ -196,7 +198,7 @@ fn what_cannot_be_expressed_is_refused_by_name() {
             "{}, {{\"limit\": {{}}}}, {{\"vmap\": {{}}}}",
             m("==", "ether saddr", "\"x\"")
         )),
-        "match on 'ether saddr' is not supported; statement 'limit' is not supported; \
+        "match on 'ether saddr' is not supported; statement 'limit' by name is not supported; \
          a 'vmap' without 'key' and 'data'"
     );
     assert_eq!(
@@ -472,5 +474,62 @@ fn other_chains_are_stages() {
     assert!(
         e[0].0 == 3 && e[0].1.contains("before they are tracked"),
         "{e:?}"
+    );
+}
+
+/// Rates: where they are asked, and what of them is refused.
+#[test]
+fn rates() {
+    let limit = |more: &str| format!("{{\"limit\": {{\"rate\": 10, \"per\": \"minute\"{more}}}}}");
+    let tcp = m("==", "meta l4proto", "\"tcp\"");
+    let of = |family, rules: &[&str]| -> Vec<String> {
+        let set = parse(&file(rules), &request(family, None)).unwrap();
+        set.rules.into_iter().map(|r| r.filter).collect()
+    };
+    let rule = format!(
+        "{tcp}, {}, {}, {{\"accept\": null}}",
+        limit(", \"burst\": 7, \"inv\": true"),
+        m("==", "tcp dport", "80")
+    );
+    let word = "limit_inet_f_forward_1/1/10/60/7/packets/over";
+    assert_eq!(
+        of(Family::V4, &[&rule]),
+        [
+            format!("tcp && ask {word}"),
+            format!("tcp && limit {word} && dst port 80")
+        ]
+    );
+    // both families share it: it has one name
+    assert_eq!(of(Family::V6, &[&rule])[0], format!("tcp && ask {word}"));
+    let bytes = ", \"burst\": 2, \"rate_unit\": \"kbytes\", \"burst_unit\": \"mbytes\"";
+    let rule = format!("{}, {{\"drop\": null}}", limit(bytes));
+    assert_eq!(
+        of(Family::V4, &[&rule])[0],
+        "ask limit_inet_f_forward_1/1/10240/60/2097152/bytes/within"
+    );
+    // who only logs asks nobody
+    let rule = format!("{}, {{\"log\": null}}", limit(""));
+    assert_eq!(of(Family::V4, &[&rule]), [""; 0]);
+    let wrong = |expr: &str| {
+        let rules = format!("{expr}, {{\"accept\": null}}");
+        let e = parse(&file(&[&rules]), &request(Family::V4, None)).unwrap_err();
+        e.into_iter().map(|e| e.1).collect::<Vec<_>>().join("; ")
+    };
+    let iif = m("==", "meta iifname", "\"lan0\"");
+    let six = m("==", "ip6 saddr", "\"::1\"");
+    for behind in [&iif, &six] {
+        let text = wrong(&format!("{}, {behind}", limit("")));
+        assert!(text.starts_with("statement 'limit' in front of"), "{text}");
+    }
+    assert!(wrong(&format!("{}, {}", limit(""), limit(""))).contains("behind another one"));
+    assert!(wrong("{\"limit\": \"named\"}").contains("by name"));
+    assert!(wrong(&limit(", \"rate_unit\": \"x\"")).contains("unit 'x'"));
+    // packets of the other family do not come to it
+    assert_eq!(
+        of(
+            Family::V4,
+            &[&format!("{six}, {}, {{\"accept\": null}}", limit(""))]
+        ),
+        [""; 0]
     );
 }

@@ -1,7 +1,8 @@
 //! Chains beside FORWARD that forwarded packets pass, as lists one behind the other; each is told by class as the main
 //! one is.
 
-use super::{Line, Lists, Passage, list};
+use super::Line;
+use super::lists::{Lists, Passage};
 use crate::import::Hook;
 use crate::kinds::connections::{Answered, Group};
 use crate::kinds::{ClickText, KindCx};
@@ -15,6 +16,9 @@ pub(super) struct StageLines {
 }
 
 impl StageLines {
+    pub fn all(&self) -> impl Iterator<Item = &Line> {
+        self.up.iter().chain(self.down.iter().flatten())
+    }
     fn of(&self, down: bool) -> &[Line] {
         match (&self.down, down) {
             (Some(d), true) => d,
@@ -34,7 +38,7 @@ impl Lists {
         (mut from, hooks): (String, &[Hook]),
         group: Option<(&[Group], usize)>,
     ) -> String {
-        let (filter, six) = self.filter();
+        let (_, six) = self.filter();
         let here = self.lines.stages.iter().zip(1..);
         for (s, n) in here.filter(|(s, _)| way.only.is_none() && hooks.contains(&s.hook)) {
             let mut element = format!("{}_{}{n}{six}", way.name, s.hook.name());
@@ -48,10 +52,7 @@ impl Lists {
                     lists.nth(i).unwrap_or_default()
                 }
             };
-            t.line(format!("{from} -> {element} :: {filter}("));
-            list(t, cx, element.clone(), &lines, way);
-            t.line(");");
-            from = element;
+            from = self.write_list(t, cx, way, (from, element), &lines);
         }
         from
     }

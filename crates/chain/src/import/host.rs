@@ -1,0 +1,67 @@
+//! Rules of the host itself beside those that forwarded packets pass: a file is read once for each.
+
+use super::iptables::Request;
+use super::rule::{RuleSet, Traffic};
+use super::terms::Family;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+type Errors = Vec<(u32, String)>;
+
+/// Where REDIRECT sends packets of this request: the host's own to its loopback address (nf_nat_redirect.c), others to
+/// that of the port that they arrived at.
+pub(super) fn redirected_to(request: &Request<'_>) -> Option<IpAddr> {
+    match (request.traffic.course(), request.family) {
+        (Traffic::FromHost, Family::V4) => Some(Ipv4Addr::LOCALHOST.into()),
+        (Traffic::FromHost, Family::V6) => Some(Ipv6Addr::LOCALHOST.into()),
+        _ => None,
+    }
+}
+
+/// Reads a file, for the host's packets, too, if the request says so. What is wrong with a line is told once.
+pub(super) fn read(
+    request: &Request<'_>,
+    parse: impl Fn(&Request<'_>) -> Result<RuleSet, Errors>,
+) -> Result<RuleSet, Errors> {
+    if !request.host {
+        return parse(request);
+    }
+    let mut errors = Errors::new();
+    if request.chain.is_some() {
+        let text = "port 2 is the host itself: its packets pass several chains, leave 'chain' out";
+        errors.push((1, text.into()));
+    }
+    let mut one = |traffic| {
+        let request = Request {
+            traffic,
+            ..request.clone()
+        };
+        match parse(&request) {
+            Ok(set) => set,
+            Err(e) => {
+                errors.extend(e);
+                RuleSet::default()
+            }
+        }
+    };
+    let mut set = one(Traffic::Forwarded);
+    let mut host = [
+        one(Traffic::ToHost),
+        one(Traffic::FromHost),
+        one(Traffic::LoopOut),
+        one(Traffic::LoopIn),
+    ];
+    if !errors.is_empty() {
+        errors.sort();
+        errors.dedup();
+        return Err(errors);
+    }
+    // of what the host sends to itself, nothing is said that is not said of its other packets
+    let whose = ["packets for the host", "the host's own"];
+    for (of, whose) in host.iter_mut().zip(whose) {
+        let all = std::mem::take(&mut of.warnings);
+        let said = all.into_iter().map(|w| format!("{whose}: {w}"));
+        set.warnings.extend(said);
+    }
+    set.host = Some(Box::new(host));
+    Ok(set)
+}
