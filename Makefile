@@ -73,7 +73,7 @@ full-table: packages
 	$(CARGO) run --release --locked -p onefold-engine --example full_table $(FULL_TABLE)
 
 mutants: packages
-	$(CARGO) test --locked -p onefold-verify --test mutants -- --ignored --nocapture
+	$(CARGO) test --locked -p onefold-verify --test verify-suite -- mutants:: --ignored --nocapture
 
 lint: packages
 	$(CARGO) fmt --all --check

@@ -9,13 +9,21 @@ base=${BASE:-HEAD}
 changed=$({ git diff --name-only "$base"; git ls-files --others --exclude-standard; } | sort -u)
 [ -n "$changed" ] || { echo "nothing has changed since $base (BASE=REVISION compares with another one)"; exit 0; }
 
+# The test program that has the tests of crates/$1/tests/$2.rs, and which of its tests these are.
+target() {
+  case $2 in
+    suite) echo "$1-suite" ;;
+    *) if grep -qs "^mod $2;" "crates/$1/tests/suite.rs"; then echo "$1-suite $2::"; else echo "$2"; fi ;;
+  esac
+}
+
 crates=() tests=()
 for dir in $(sed -n 's#^crates/\([^/]*\)/.*#\1#p' <<<"$changed" | sort -u); do
   [ -e "crates/$dir/Cargo.toml" ] || continue # it has gone
   name=$(sed -n 's/^name = "\(.*\)"/\1/p' "crates/$dir/Cargo.toml" | head -n 1)
   crates+=(-p "$name")
   for t in $(sed -n "s#^crates/$dir/tests/\([^/]*\)\.rs\$#\1#p; s#^crates/$dir/tests/\([^/]*\)/.*#\1#p" <<<"$changed" | sort -u); do
-    [ ! -e "crates/$dir/tests/$t.rs" ] && [ ! -e "crates/$dir/tests/$t/main.rs" ] || tests+=("$name:$t")
+    [ ! -e "crates/$dir/tests/$t.rs" ] && [ ! -e "crates/$dir/tests/$t/main.rs" ] || tests+=("$name:$(target "$dir" "$t")")
   done
 done
 
@@ -41,7 +49,9 @@ if [ ${#crates[@]} -gt 0 ]; then
   for t in "${tests[@]}"; do
     own=()
     [ "${t%%:*}" != onefold ] || own=("${all[@]}")
-    $CARGO test --locked -p "${t%%:*}" "${own[@]}" --test "${t##*:}" -q
+    read -r program tests_of <<<"${t#*:}"
+    # shellcheck disable=SC2086
+    $CARGO test --locked -p "${t%%:*}" "${own[@]}" --test "$program" -q -- $tests_of
   done
 fi
 # promises and the tests that they name

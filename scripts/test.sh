@@ -16,14 +16,21 @@ features=()
 ! pkg-config --exists libdpdk 2>/dev/null || features=(--features onefold/dpdk)
 run() { "$cargo" test --workspace --locked --no-fail-fast "${features[@]}" "$@" 2>&1; }
 
-# Names of test targets (NAME.rs, NAME/main.rs), all but that of live traffic.
+# Names of the test programs of these crates, all but that of live traffic.
 targets() {
-  local t
-  for t in "$@"; do
-    case $t in
-      */main.rs) basename "$(dirname "$t")" ;;
-      *) basename "$t" .rs ;;
-    esac
+  local c t
+  for c in "$@"; do
+    if grep -q '^autotests = false' "$c/Cargo.toml"; then
+      sed -n '/^\[\[test\]\]/,/^$/s/^name = "\(.*\)"/\1/p' "$c/Cargo.toml"
+      continue
+    fi
+    for t in "$c"/tests/*.rs "$c"/tests/*/main.rs; do
+      case $t in
+        *'*'*) ;;
+        */main.rs) basename "$(dirname "$t")" ;;
+        *) basename "$t" .rs ;;
+      esac
+    done
   done | sort -u | grep -vx live
 }
 
@@ -43,11 +50,11 @@ everything() {
     "$cargo" clippy --workspace --all-targets --locked -- -D warnings 2>&1 || status=$?
   fi
   # shellcheck disable=SC2046 # one argument for each crate
-  first=$(targets $(ls crates/*/tests/*.rs crates/*/tests/*/main.rs | grep -v '^crates/cli/'))
+  first=$(targets $(find crates -name Cargo.toml -not -path 'crates/cli/*' -printf '%h\n'))
   # shellcheck disable=SC2086
   run --lib --bins $(sed 's/^/--test=/' <<<"$first") || status=$?
   # shellcheck disable=SC2046
-  run $(targets crates/cli/tests/*.rs crates/cli/tests/*/main.rs | grep -vxF "$first" | sed 's/^/--test=/') || status=$?
+  run $(targets crates/cli | sed 's/^/--test=/') || status=$?
   run --doc || status=$?
   wait "$live" || status=$?
   cat "$out/live.log"

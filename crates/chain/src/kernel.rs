@@ -89,6 +89,8 @@ pub struct KernelFirewall {
     pub asks_assured: bool,
     /// What is to be known where rules translate addresses.
     pub translates: Option<KernelNat>,
+    /// The MTU of both ports, where rules go by it.
+    pub mtu: Option<u16>,
 }
 
 /// A firewall that translates addresses.
@@ -309,6 +311,9 @@ fn firewall(k: &Firewall, cx: &mut KindCx<'_>) -> Option<KernelFirewall> {
         translated |= translates(&r.text, r.format);
         nat.draws |= draws(&r.text, r.format);
     }
+    if out.rules.iter().any(|r| goes_by_mtu(&r.text)) {
+        out.mtu = Some(k.mtu.as_ref().map_or(1500, |m| m.value));
+    }
     if translated {
         out.tracks = true;
         out.translates = Some(nat);
@@ -332,6 +337,12 @@ fn translates(text: &str, format: RuleFormat) -> bool {
             targets.iter().any(|t| text.contains(t))
         }
     }
+}
+
+/// Do its rules ask for the MTU of interfaces?
+fn goes_by_mtu(text: &str) -> bool {
+    let plain: String = text.split_whitespace().collect();
+    plain.contains("--clamp-mss-to-pmtu") || plain.contains("\"rt\":{\"key\":\"mtu\"}")
 }
 
 /// Do its rules draw ports whatever a packet has?
@@ -407,7 +418,10 @@ fn ruleset(
 fn asks_about_connections(text: &str, format: RuleFormat) -> bool {
     match format {
         RuleFormat::Nftables => text.contains("\"ct\""),
-        _ => text.contains("-m conntrack") || text.contains("-m state"),
+        _ => {
+            let words = ["-m conntrack", "-m state", "-m connmark", "-j CONNMARK"];
+            words.iter().any(|w| text.contains(w))
+        }
     }
 }
 

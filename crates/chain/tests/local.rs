@@ -416,3 +416,83 @@ fn hooks_of_nftables() {
     assert_eq!(go("lan", udp(e)), at("wan", e));
     assert_eq!(go("lan", udp((HOST, 1, SERVER, 9))), None);
 }
+
+/// Marks that are given before it is known who is for the host, and asked for behind that; with a rate, one bucket.
+const MARKS: &str = "*mangle
+:PREROUTING ACCEPT [0:0]
+:OUTPUT ACCEPT [0:0]
+-A PREROUTING -p tcp --dport 2222 -j MARK --set-mark 7
+-A OUTPUT -p udp --dport 53 -j MARK --set-mark 0x10
+COMMIT
+*nat
+:PREROUTING ACCEPT [0:0]
+:OUTPUT ACCEPT [0:0]
+-A PREROUTING -p tcp --dport 2222 -j REDIRECT --to-ports 22
+-A OUTPUT -p udp -m mark --mark 0x10 -j REDIRECT --to-ports 5353
+-A OUTPUT -p udp --dport 54 -j REDIRECT --to-ports 5354
+COMMIT
+*filter
+:INPUT DROP [0:0]
+:FORWARD DROP [0:0]
+:OUTPUT ACCEPT [0:0]
+-A INPUT -m mark --mark 7 -m limit --limit 1/s --limit-burst 2 -j ACCEPT
+-A INPUT -i lo -m mark --mark 0x10 -j ACCEPT
+COMMIT
+";
+
+#[test]
+fn marks_come_to_the_host_and_with_its_packets() {
+    let chain = load("marks", MARKS, CHAIN).unwrap();
+    let mut g = build(&chain);
+    let mut go = |port: &str, f: Frame| through(&chain, &mut g, port, &f);
+    // marked in PREROUTING, asked for in INPUT
+    let asks = |port| tcp((HOST, port, INSIDE, 2222), SYN);
+    let came = |port| at("local", (HOST, port, INSIDE, 22));
+    assert_eq!(go("lan", asks(4000)), came(4000));
+    assert_eq!(go("lan", tcp((HOST, 4001, INSIDE, 22), SYN)), None);
+    // within the rate, whichever port it comes from
+    let other = (SERVER, 4000, OWN, 2222);
+    assert_eq!(
+        go("wan", tcp(other, SYN)),
+        at("local", (SERVER, 4000, OWN, 22))
+    );
+    assert_eq!(go("lan", asks(4002)), None);
+    // marked in OUTPUT, asked for there, and where it comes in again
+    let query = (OWN, 5000, SERVER, 53);
+    let (port, (.., dst, dport)) = go("local", udp(query)).unwrap();
+    assert_eq!((port.as_str(), dst, dport), ("local", [127, 0, 0, 1], 5353));
+    // sent back without a mark
+    assert_eq!(go("local", udp((OWN, 5001, SERVER, 54))), None);
+    let out = (OWN, 5002, SERVER, 55);
+    assert_eq!(go("local", udp(out)), at("wan", out));
+}
+
+/// The mark of a connection that INPUT gives is known in OUTPUT.
+#[test]
+fn marks_of_the_hosts_connections() {
+    let rules = "*mangle
+:INPUT ACCEPT [0:0]
+:OUTPUT ACCEPT [0:0]
+-A INPUT -p tcp --dport 22 -j CONNMARK --set-mark 3
+-A OUTPUT -j CONNMARK --restore-mark
+COMMIT
+*filter
+:INPUT ACCEPT [0:0]
+:FORWARD DROP [0:0]
+:OUTPUT DROP [0:0]
+-A OUTPUT -m mark --mark 3 -j ACCEPT
+COMMIT
+";
+    let chain = load("connmarks", rules, CHAIN).unwrap();
+    let mut g = build(&chain);
+    let mut go = |port: &str, f: Frame| through(&chain, &mut g, port, &f);
+    for (service, answered) in [(22, true), (23, false)] {
+        let ask = (HOST, 4000, INSIDE, service);
+        assert_eq!(go("lan", tcp(ask, SYN)), at("local", ask));
+        let answer = (INSIDE, service, HOST, 4000);
+        let found = go("local", tcp(answer, SYN | ACK));
+        assert_eq!(found, at("lan", answer).filter(|_| answered));
+    }
+    // a connection that OUTPUT begins has none
+    assert_eq!(go("local", tcp((OWN, 4000, SERVER, 80), SYN)), None);
+}

@@ -183,3 +183,30 @@ fn no_bucket_without_a_use() {
     let e = load("nat", &nat).unwrap_err().join("\n");
     assert!(e.contains("in table nat is not supported"), "{e}");
 }
+
+/// Who is within a rate gets a mark, and goes on; who is beyond it goes on without.
+#[test]
+fn rates_and_marks() {
+    let text = forward(
+        "-A FORWARD -p udp -m limit --limit 1/s --limit-burst 2 -j MARK --set-mark 1\n\
+         -A FORWARD -m mark --mark 1 -p udp --dport 7 -j DROP\n\
+         -A FORWARD -m mark --mark 1 -j own\n\
+         -A FORWARD -p udp --dport 9 -j ACCEPT\n\
+         -A own -m limit --limit 1/s --limit-burst 1 -m mark ! --mark 1 -j DROP\n\
+         -A own -m limit --limit 1/s --limit-burst 1 -m mark --mark 1 -j ACCEPT",
+    );
+    let chain = load("marks", &text).unwrap();
+    let mut g = build(&chain);
+    // one is marked and within both rates, one is marked, one is not
+    assert_eq!(passed(&chain, &mut g, "lan", &udp(1), (0, 3)), 1);
+    assert_eq!(passed(&chain, &mut g, "lan", &udp(9), (0, 2)), 2);
+    let read = |g: &mut Graph, h: &str| g.read_handler(h).unwrap();
+    // what is asked behind a rate takes its token, whether it holds or not
+    assert_eq!(read(&mut g, "fw/limit_ip_filter_own_1.within"), "1");
+    assert_eq!(read(&mut g, "fw/limit_ip_filter_own_1.over"), "1");
+    assert_eq!(read(&mut g, "fw/limit_ip_filter_own_2.within"), "1");
+    assert_eq!(read(&mut g, "fw/limit_ip_filter_FORWARD_1.over"), "3");
+    // marked, and dropped for it; then not marked any more
+    assert_eq!(passed(&chain, &mut g, "lan", &udp(7), (1000, 1)), 0);
+    assert_eq!(passed(&chain, &mut g, "lan", &udp(9), (1000, 1)), 1);
+}

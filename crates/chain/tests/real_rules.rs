@@ -93,6 +93,7 @@ fn packet_filters_of_hosts() {
         inside: Some("eth0".into()),
         outside: Some("eth1".into()),
         own: Vec::new(),
+        ..Interfaces::default()
     };
     let read = |file: &str, chain: Option<&str>| {
         let text = std::fs::read_to_string(dir.join(file)).unwrap();

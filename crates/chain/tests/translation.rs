@@ -198,7 +198,7 @@ fn what_is_missing_is_told() {
         let with = format!(":PREROUTING ACCEPT [0:0]\n-A PREROUTING {rule}\nCOMMIT\n*nat");
         RULES.replace(":PREROUTING ACCEPT [0:0]\nCOMMIT\n*nat", &with)
     };
-    let e = told(&raw("-p tcp -j CT --notrack"), CHAIN);
+    let e = told(&raw("-p tcp -j CT --helper ftp"), CHAIN);
     assert!(e.contains("/r:3:1: error: target 'CT'"), "{e}");
     assert!(load("told", &raw("-p tcp -j ACCEPT"), CHAIN).is_ok());
 }

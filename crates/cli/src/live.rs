@@ -33,6 +33,9 @@ pub enum Poll {
     Adaptive,
     /// Sleep at once.
     Interrupt,
+    /// Look every 50 microseconds while packets come, then sleep until one does: larger batches for less of a core, and
+    /// up to 50 microseconds more latency (interrupt moderation).
+    Moderate,
 }
 
 impl Poll {
@@ -42,6 +45,7 @@ impl Poll {
             Poll::Busy => Polling::Busy,
             Poll::Adaptive => Polling::Adaptive,
             Poll::Interrupt => Polling::Interrupt,
+            Poll::Moderate => Polling::Moderate,
         }
     }
 }
@@ -499,11 +503,13 @@ fn rest(
     if let Some(s) = session.as_deref_mut() {
         s.load.idle(idle.now);
     }
-    if idle.sleep {
-        worker.wait(clock)?;
-        if let Some(s) = session {
-            s.load.idle(Instant::now());
-        }
+    match idle.pause {
+        Some(p) => std::thread::sleep(p),
+        None if idle.sleep => worker.wait(clock)?,
+        None => return Ok(idle.attend),
+    }
+    if let Some(s) = session {
+        s.load.idle(Instant::now());
     }
     Ok(idle.attend)
 }

@@ -1,6 +1,6 @@
 //! `onefold gen --for CHAIN`: most of what it writes leaves the chain.
 
-mod common;
+use crate::common;
 
 use common::{json, root, run, temp};
 use onefold_capture::CaptureReader;

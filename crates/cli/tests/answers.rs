@@ -1,6 +1,6 @@
 //! `diff`, `ask` and `check --rules` through the binary.
 
-mod common;
+use crate::common;
 
 use common::{json, root, run, temp};
 use serde_json::Value;

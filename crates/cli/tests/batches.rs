@@ -1,9 +1,9 @@
 //! Batches of the reference graph are invisible, on random chains (`onefold_bench::chains`); the example chains are in
 //! `crates/verify/tests/batches.rs`. `SEED_FROM` and `SEED_COUNT` (`SOAK_PACKETS` each) choose other chains:
 //!
-//!     SEED_FROM=1 SEED_COUNT=2000 SOAK_PACKETS=5000 cargo test --profile quick -p onefold --test batches
+//!     SEED_FROM=1 SEED_COUNT=2000 SOAK_PACKETS=5000 cargo test --profile quick -p onefold --test cli-suite batches::
 
-mod common;
+use crate::common;
 
 use common::temp;
 use onefold_bench::chains::{ChainOptions, random_chain};

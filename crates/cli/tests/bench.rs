@@ -1,6 +1,6 @@
 //! `onefold bench`: what it tells has the right shape and adds up; never how fast anything is.
 
-mod common;
+use crate::common;
 
 use common::{json, root, run, temp};
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! `onefold bench sched`: experiments in their smallest form, through the binary and real processes. What it tells has
 //! the right shape; never how fast anything is.
 
-mod common;
+use crate::common;
 
 use common::{json, run, temp};
 use serde_json::Value;

@@ -3,7 +3,7 @@
 //!
 //! In a debug build, and without `ONEFOLD_ALL_CAPTURES`, a sample: every so many files.
 
-mod common;
+use crate::common;
 
 use onefold_capture::CaptureReader;
 use onefold_element::ElemId;

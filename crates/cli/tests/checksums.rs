@@ -6,7 +6,7 @@
 //! addresses of the chain's inner network too, each packet that leaves answered from outside, and with an ICMP error
 //! about it.
 
-mod common;
+use crate::common;
 
 use common::corpus::Corpus;
 use common::judge::{Layout, Sum, judge};

@@ -4,7 +4,7 @@
 //! Reads `$ONEFOLD_DATA/rules/classbench` (default `../shared/data` from the workspace) and skips, saying so, where
 //! it is not.
 
-mod common;
+use crate::common;
 
 use onefold_element::ElemId;
 use onefold_engine::program::ProgramRunner;
@@ -304,7 +304,7 @@ fn fw2_10k() {
     compare("fw2_10k", 16);
 }
 
-/// Whole lists and traces: `cargo test --profile quick -p onefold --test classbench -- --include-ignored --nocapture`.
+/// Whole lists and traces: `cargo test --profile quick -p onefold --test cli-suite -- classbench:: --include-ignored --nocapture`.
 #[test]
 #[ignore = "long: whole lists"]
 fn whole_lists() {

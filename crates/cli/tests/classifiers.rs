@@ -1,6 +1,6 @@
 //! `--classifier`: every example chain with every structure forced in turn.
 
-mod common;
+use crate::common;
 
 use common::{json, root, run};
 

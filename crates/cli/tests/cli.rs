@@ -1,6 +1,6 @@
 //! The command line, end to end.
 
-mod common;
+use crate::common;
 
 use common::{json, onefold, root, run, temp};
 

@@ -1,6 +1,6 @@
 //! `onefold compare kernel` of rules that translate addresses.
 
-mod common;
+use crate::common;
 
 use common::kernel::{CHAIN, can, compare, known, listed, write};
 use common::temp;

@@ -1,6 +1,6 @@
 //! Every example chain takes every capture of the third-party corpus, well-formed or not: no panic, packets conserved.
 
-mod common;
+use crate::common;
 
 use common::corpus::Corpus;
 use onefold_element::ElemId;

@@ -1,7 +1,7 @@
 //! Days on the virtual clock: hosts come and go, flows time out, neighbours have to be asked again, every night is
 //! quiet. Packets are conserved, and memory stays as it is.
 
-mod common;
+use crate::common;
 
 use common::{root, run, temp};
 use onefold_capture::CaptureReader;

@@ -1,6 +1,6 @@
 //! A program is verified before it takes packets.
 
-mod common;
+use crate::common;
 
 use common::{json, root, run, temp};
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! `onefold bench --experiment`: every experiment in its smallest form, through the binary. What it tells has the right
 //! shape; never how fast anything is.
 
-mod common;
+use crate::common;
 
 use common::{json, root, run, temp};
 use serde_json::Value;

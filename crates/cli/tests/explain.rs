@@ -1,6 +1,6 @@
 //! `onefold explain`, end to end.
 
-mod common;
+use crate::common;
 
 use common::{json, onefold, root, run, temp};
 use onefold_capture::{CaptureReader, CaptureWriter, LinkType};

@@ -1,7 +1,7 @@
 //! Habits of the command line: `-` and FIFOs where captures are read and written, signals that end what runs, what
 //! `make install` and `make deb` put where.
 
-mod common;
+use crate::common;
 
 use common::{onefold, root, run, temp};
 use nix::sys::signal::{Signal, kill};

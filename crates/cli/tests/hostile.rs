@@ -1,7 +1,7 @@
 //! Configurations that are made to hurt, through the binary: each ends by itself within bounds of CPU time and memory
 //! that the system enforces, with an error that says what is wrong and where, or does its work.
 
-mod common;
+use crate::common;
 
 use common::temp;
 use std::path::Path;

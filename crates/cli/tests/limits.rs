@@ -1,7 +1,7 @@
 //! What is said is so: unknown values are refused, names are checked before work begins, every mode answers with its
 //! steps, and measurements say what they are of.
 
-mod common;
+use crate::common;
 
 use common::{json, onefold_with, run, temp};
 

@@ -1,6 +1,6 @@
 //! Who looks for patterns in payloads: it can be asked for, and is said.
 
-mod common;
+use crate::common;
 
 use common::{json, onefold_with, run, temp};
 

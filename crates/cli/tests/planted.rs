@@ -13,7 +13,7 @@
 //! The proof cannot see the second: it judges a text against the models at one moment, and the fault is that an engine
 //! does not notice that the moment has passed. The text itself, judged after the change, is the first.
 
-mod common;
+use crate::common;
 
 use common::{json, onefold, run, temp};
 use onefold_capture::{CaptureReader, CaptureWriter, LinkType};

@@ -1,7 +1,7 @@
 //! Functions in processes of their own: what comes out is what comes out of one process, whatever ends meanwhile is
 //! accounted for, and nothing is left behind.
 
-mod common;
+use crate::common;
 
 use common::captures::{Frames, read, write};
 use common::running::{Running, exists, json, kill, wait_until};

@@ -1,6 +1,6 @@
 //! Proofs are kept by content: what this build has proved is not proved again, and nothing else is taken for proved.
 
-mod common;
+use crate::common;
 
 use common::{onefold_with, temp};
 use serde_json::Value;

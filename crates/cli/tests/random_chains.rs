@@ -1,7 +1,7 @@
 //! Random chains (`onefold_bench::chains`): at every level, with a small flow table, and proved. Fifty of them in
 //! every run of the tests; as many as wanted in the soak run:
 //!
-//!     cargo test --profile quick -p onefold --test random_chains -- --ignored --nocapture
+//!     cargo test --profile quick -p onefold --test cli-suite -- random_chains:: --ignored --nocapture
 //!
 //! Environment variables of the soak run:
 //!
@@ -12,7 +12,7 @@
 //! - `SOAK_DIR` (`out/random-chains`): there, `progress.jsonl` says what is done (remove it to begin anew), and a
 //! - `SOAK_DIR` (`out/random-chains`): there, `progress.jsonl` says what is done (remove it to begin anew), and a
 //!   folder per seed that failed has the chain file and what was printed.
-mod common;
+use crate::common;
 
 use common::{root, temp};
 use onefold_bench::chains::{ChainOptions, random_chain};
@@ -220,7 +220,7 @@ fn done_before(file: &Path, packets: u64) -> BTreeMap<u64, Value> {
 }
 
 #[test]
-#[ignore = "forty minutes: cargo test --profile quick -p onefold --test random_chains -- --ignored --nocapture"]
+#[ignore = "forty minutes: cargo test --profile quick -p onefold --test cli-suite -- random_chains:: --ignored --nocapture"]
 fn soak_random_chains() {
     let (from, count) = (number("SEED_FROM", 1), number("SEED_COUNT", 2000));
     let packets = number("SOAK_PACKETS", 5000);

@@ -1,7 +1,7 @@
 //! README.md from top to bottom: its chain is saved, its commands are run one after the other, as they stand but for
 //! numbers of packets and the length of measurements.
 
-mod common;
+use crate::common;
 
 use common::{root, temp};
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Results that can be found: alerts by rule and packet, handlers at the end of a run, a reply behind its request.
 
-mod common;
+use crate::common;
 
 use common::{json, run, temp};
 use etherparse::PacketBuilder;

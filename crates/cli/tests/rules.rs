@@ -1,6 +1,6 @@
 //! Counters of rules through the binary: `run --rules`, and `rules[]` in JSON.
 
-mod common;
+use crate::common;
 
 use common::{json, run, temp};
 use onefold_capture::{CaptureWriter, LinkType};

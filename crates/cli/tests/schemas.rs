@@ -1,7 +1,7 @@
 //! What commands print with `--json` satisfies the schemas that `onefold schema` prints, and has no key that they do
 //! not know.
 
-mod common;
+use crate::common;
 
 use common::{json, onefold, run, temp};
 use nix::sys::signal::{Signal, kill};

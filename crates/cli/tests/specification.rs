@@ -1,6 +1,6 @@
 //! SPECIFICATION.md: the tests that it names exist, its numbers are those of the code.
 
-mod common;
+use crate::common;
 
 use common::root;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! `onefold verify`, end to end.
 
-mod common;
+use crate::common;
 
 use common::{json, root, run, temp};
 

@@ -1,7 +1,7 @@
 //! Several workers: what they do is what as many reference graphs do with the partition's shares, and every packet
 //! comes to the worker that knows it.
 
-mod common;
+use crate::common;
 
 use common::captures::{Frames, read, write};
 use common::{json, run, temp};

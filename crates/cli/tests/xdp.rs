@@ -1,6 +1,6 @@
 //! XDP programs of the shipped chains: the chain with them in front does what it does alone.
 
-mod common;
+use crate::common;
 
 use common::{root, run, temp};
 use onefold_chain::{Options, load_workers};

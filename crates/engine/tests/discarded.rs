@@ -1,8 +1,7 @@
 //! Packets that somebody in front of a chain has dropped are accounted for as if they had come.
 
 #[allow(dead_code)]
-#[path = "program/harness.rs"]
-mod harness;
+use crate::harness;
 
 use harness::build;
 use onefold_engine::Discarded;

@@ -1,11 +1,9 @@
 //! The flow table against the program alone: the same packets, everything that can be seen compared.
 
 #[allow(dead_code)]
-#[path = "program/harness.rs"]
-mod harness;
+use crate::harness;
 
-#[path = "support/both.rs"]
-mod both;
+use crate::both;
 
 use both::{Both, Left};
 use harness::{Frame, Rng};

@@ -1,10 +1,8 @@
 //! IPv6 packets in columns, with IPv4 packets among them: by intervals of addresses, and by keys of five words.
 
-#[path = "support/both.rs"]
-mod both;
+use crate::both;
 #[allow(dead_code)]
-#[path = "program/harness.rs"]
-mod harness;
+use crate::harness;
 
 use both::Both;
 use harness::{Frame, Rng};

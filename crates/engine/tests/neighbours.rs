@@ -2,8 +2,7 @@
 //! and the flow table do, whatever becomes of the table of neighbours on the way.
 
 #[allow(dead_code)]
-#[path = "program/harness.rs"]
-mod harness;
+use crate::harness;
 
 use harness::{Rng, build};
 use onefold_element::ElemId;

@@ -1,7 +1,5 @@
 //! Programs against the reference graph: the same packets through both, everything that can be seen compared.
 
-#[path = "program/harness.rs"]
-mod harness;
 #[path = "program/image.rs"]
 mod image;
 #[path = "program/synthesized.rs"]

@@ -1,8 +1,7 @@
 //! Counters of rules: the same at every level of execution, and what a linear search counts.
 
 #[allow(dead_code)]
-#[path = "program/harness.rs"]
-mod harness;
+use crate::harness;
 
 use harness::{Frame, Rng, build};
 use onefold_element::RuleCount;

@@ -1,8 +1,7 @@
 //! Shadow mode: what is compared, what is not disturbed, and that classes may fall back at any time.
 
 #[allow(dead_code)]
-#[path = "program/harness.rs"]
-mod harness;
+use crate::harness;
 
 use harness::{Frame, Pair, Rng, build};
 use onefold_engine::Graph;

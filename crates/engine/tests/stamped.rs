@@ -2,8 +2,7 @@
 //! one by one.
 
 #[allow(dead_code)]
-#[path = "program/harness.rs"]
-mod harness;
+use crate::harness;
 
 use harness::{Frame, Rng, build};
 use onefold_element::ElemId;

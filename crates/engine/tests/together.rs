@@ -1,10 +1,8 @@
 //! Batches all of whose packets are of known flows, on few ways: what is done for many of them at once is what is done for each.
 
-#[path = "support/both.rs"]
-mod both;
+use crate::both;
 #[allow(dead_code)]
-#[path = "program/harness.rs"]
-mod harness;
+use crate::harness;
 
 use both::Both;
 use harness::{Frame, Rng};

@@ -2,12 +2,10 @@
 //! packets, everything that can be seen compared.
 
 #[allow(dead_code)]
-#[path = "program/harness.rs"]
-mod harness;
+use crate::harness;
 
 #[allow(dead_code)]
-#[path = "support/both.rs"]
-mod both;
+use crate::both;
 
 use both::{Both, Left};
 use harness::{Frame, Rng};

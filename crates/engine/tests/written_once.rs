@@ -2,12 +2,10 @@
 //! against the program alone: the same packets, everything that can be seen compared.
 
 #[allow(dead_code)]
-#[path = "program/harness.rs"]
-mod harness;
+use crate::harness;
 
 #[allow(dead_code)]
-#[path = "support/both.rs"]
-mod both;
+use crate::both;
 
 use both::{Both, with_fewer_instructions as fewer_instructions};
 use harness::{Frame, Rng};

@@ -41,6 +41,7 @@ pub fn run(bytes: &[u8]) {
         inside: Some("a".into()),
         outside: Some("b".into()),
         own: vec![std::net::Ipv4Addr::LOCALHOST.into()],
+        ..Interfaces::default()
     };
     let request = iptables::Request {
         family: if which & 0x80 == 0 {

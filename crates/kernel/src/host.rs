@@ -156,7 +156,7 @@ pub(crate) fn configure(
                 settings(space, &all)?;
                 settings(space, TRACKS)?;
             }
-            own_table(f, space, [inside, outside], w.translates.is_some())
+            own_table(f, space, [inside, outside], w)
         }
         KernelForm::Router(r) => routes(f, r, space, names),
     }
@@ -266,14 +266,15 @@ fn rules(f: &KernelFunction, w: &KernelFirewall, space: &Arc<NetSpace>) -> Resul
 
 /// A table of our own in front of all others. Onefold's firewall is no router: what it passes has the TTL that it came
 /// with. So the kernel's gets one more, before any rule looks at it; forwarding takes it away before the hook forward.
-/// Where addresses are translated (`routes`), the kernel answers nothing itself: neither what is for it, nor a REJECT.
+/// Where addresses are translated, the kernel answers nothing itself: neither what is for it, nor a REJECT. Its answers
+/// find their way by marks; where rules ask for marks, packets come without, and answers get lost.
 fn own_table(
     f: &KernelFunction,
     space: &Arc<NetSpace>,
     [inside, outside]: [&str; 2],
-    routes: bool,
+    w: &KernelFirewall,
 ) -> Result<(), KernelError> {
-    let silent = match routes {
+    let silent = match w.translates.is_some() {
         true => {
             " chain input {\n  type filter hook input priority -450; policy drop;\n }\n \
              chain output {\n  type filter hook output priority -450; policy drop;\n }\n"
@@ -281,10 +282,14 @@ fn own_table(
         false => "",
     };
     let mut t = String::new();
-    let marks = format!(
-        "  iifname \"{inside}\" meta mark set {}\n  iifname \"{outside}\" meta mark set {}\n",
-        MARKS[0], MARKS[1]
-    );
+    let marked = (w.rules.iter()).any(|r| r.text.to_ascii_lowercase().contains("mark"));
+    let marks = match marked {
+        true => String::new(),
+        false => format!(
+            "  iifname \"{inside}\" meta mark set {}\n  iifname \"{outside}\" meta mark set {}\n",
+            MARKS[0], MARKS[1]
+        ),
+    };
     // of IPv4 no map can be asked for it: nft 1.0.6 refuses that
     t.push_str("table ip onefold {\n");
     for ttl in 0..255 {

@@ -58,7 +58,11 @@ pub(crate) fn interface(plan: &KernelPlan, (f, port): (usize, usize)) -> (String
             Some(i) => (i.mac.clone(), i.mtu),
             None => (String::new(), MTU),
         },
-        _ => {
+        form => {
+            let said = match form {
+                Some(KernelForm::Firewall(w)) => w.mtu,
+                _ => None,
+            };
             let n = f * 2 + port;
             let mac = format!(
                 "02:0f:ff:{:02x}:{:02x}:{:02x}",
@@ -66,7 +70,7 @@ pub(crate) fn interface(plan: &KernelPlan, (f, port): (usize, usize)) -> (String
                 n >> 8 & 255,
                 n & 255
             );
-            (mac, MTU)
+            (mac, said.unwrap_or(MTU))
         }
     }
 }

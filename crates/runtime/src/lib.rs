@@ -38,7 +38,7 @@ pub use dispatch::{
     QueueCounts, QueuePort, Queues, RingPort, Tags,
 };
 pub use live::{
-    Clock, Idle, LONGEST_SLEEP, Polling, PortState, Remark, Rhythm, SPIN, wait_for_any,
+    Clock, Idle, LONGEST_SLEEP, MODERATION, Polling, PortState, Remark, Rhythm, SPIN, wait_for_any,
 };
 pub use load::{Load, LoadReport};
 pub use memory::{Keep, MemoryPort};

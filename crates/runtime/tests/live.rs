@@ -3,7 +3,9 @@
 
 use onefold_engine::{BuildOptions, Graph, spec_from_flat};
 use onefold_packet::{Pkt, Timestamp};
-use onefold_runtime::{Clock, Polling, Port, PortError, PortSpec, Rhythm, SPIN, Worker};
+use onefold_runtime::{
+    Clock, MODERATION, Polling, Port, PortError, PortSpec, Rhythm, SPIN, Worker,
+};
 use onefold_table::{FrameLayout, FramePool};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -205,6 +207,15 @@ fn each_way_of_polling_sleeps_when_it_says() {
     r.busy();
     let begun = Instant::now();
     assert!(!r.idle().sleep || begun.elapsed() >= SPIN);
+    // behind packets it pauses once, and sleeps if there are none then
+    let mut r = Rhythm::new(Polling::Moderate);
+    for _ in 0..2 {
+        let pause = r.idle();
+        assert_eq!((pause.sleep, pause.pause), (false, Some(MODERATION)));
+        let sleep = r.idle();
+        assert_eq!((sleep.sleep, sleep.pause), (true, None));
+        r.busy();
+    }
 }
 
 /// A device with a few frames of its own, which packets arrive in.

@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use onefold_packet::{EtherAddr, Packet, Pkt, Timestamp, mempool};
-use onefold_runtime::{Loss, Polling, Port, PortError, SPIN};
+use onefold_runtime::{Loss, MODERATION, Polling, Port, PortError, SPIN};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -490,13 +490,16 @@ impl Generator {
         let may = match self.how.polling {
             Polling::Busy => false,
             Polling::Adaptive => quiet,
-            Polling::Interrupt => true,
+            Polling::Interrupt | Polling::Moderate => true,
         };
         let most = ATTEND_EVERY.as_nanos() as u64;
         let left = until.map_or(most, |u| u.saturating_sub(self.now()).min(most));
         let left = left.saturating_sub(MARGIN);
         if !may || left < LEAST_SLEEP {
             return;
+        }
+        if self.how.polling == Polling::Moderate && !quiet {
+            return std::thread::sleep(MODERATION.min(Duration::from_nanos(left)));
         }
         let mut waiting: Vec<PollFd<'_>> = Vec::with_capacity(2 * self.slots.len());
         for s in &self.slots {

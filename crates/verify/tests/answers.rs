@@ -1,7 +1,7 @@
 //! What two lists do differently, and whether packets get through one: held against all packets of a small space.
 
-mod lists_of_rules;
-mod small;
+use crate::lists_of_rules;
+use crate::small;
 
 use lists_of_rules::{Packet, list, packets, rule};
 use onefold_element::model::ValueSet;

@@ -2,8 +2,8 @@
 //! scalar one does with them one by one: bytes, time stamps, sinks, the order in which packets leave, drops,
 //! counters, states, what is printed.
 
-mod examples;
-mod small;
+use crate::examples;
+use crate::small;
 
 use onefold_element::ElemId;
 use onefold_packet::{Timestamp, checksum};

@@ -1,6 +1,6 @@
 //! Findings about lists of rules, held against all packets of a small space.
 
-mod lists_of_rules;
+use crate::lists_of_rules;
 
 use lists_of_rules::{list, packets};
 use onefold_element::args::ArgScope;

@@ -1,6 +1,6 @@
 //! Long lists of rules with denials among them, proved rule by rule: whatever is the same is proved, and nothing else.
 
-mod small;
+use crate::small;
 
 use onefold_element::model::ValueSet;
 use onefold_engine::Graph;

@@ -1,7 +1,7 @@
 //! Chains on network interfaces, whose neighbours are asked for: their programs are proved as those on captures are,
 //! and quickly, since a start and a reload wait for it.
 
-mod examples;
+use crate::examples;
 
 use onefold_chain::{LivePort, Options, load_live};
 use onefold_engine::{BuildOptions, Graph};

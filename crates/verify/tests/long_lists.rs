@@ -1,7 +1,7 @@
 //! Rules of a list that is long, and full of rules that overlap: every one is aimed at and hit, and what that costs has
 //! a bound.
 
-mod small;
+use crate::small;
 
 use onefold_engine::program::ProgramRunner;
 use onefold_packet::Timestamp;

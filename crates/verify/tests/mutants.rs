@@ -4,7 +4,7 @@
 //! chains below. With `MUTANT` only those whose line has that text, and with all that the proof says of them; the last
 //! one's text goes to the file `MUTANT_TEXT`.
 
-mod examples;
+use crate::examples;
 
 use examples::load;
 use onefold_element::ElemId;

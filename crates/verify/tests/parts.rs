@@ -1,7 +1,7 @@
 //! Programs in parts: what a sequence of partial programs is together is proved to be the chain, and wrong splits are
 //! found out.
 
-mod examples;
+use crate::examples;
 
 use examples::load;
 use onefold_element::ElemId;

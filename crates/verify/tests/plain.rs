@@ -5,7 +5,7 @@
 //! error about an address that leads nowhere or about a closed port; an echo request to a router itself), and elements
 //! that are asked and go on (payload, time), which is no punt.
 
-mod examples;
+use crate::examples;
 
 use examples::load;
 use onefold_element::ElemId;

@@ -1,6 +1,6 @@
 //! Differences planted in programs are found, and shrunk to a packet or two.
 
-mod small;
+use crate::small;
 
 use onefold_element::model::{HeaderCheck, ValueSet};
 use onefold_engine::Graph;

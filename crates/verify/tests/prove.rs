@@ -1,6 +1,6 @@
 //! Programs proved to be their chain, and broken ones found out.
 
-mod small;
+use crate::small;
 
 use onefold_engine::program::ProgramRunner;
 use onefold_engine::{BuildOptions, Graph};

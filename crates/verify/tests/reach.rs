@@ -1,6 +1,6 @@
 //! What is proved to be unreachable is never hit, what is not is hit nearly always.
 
-mod small;
+use crate::small;
 
 use onefold_engine::program::ProgramRunner;
 use onefold_packet::Timestamp;

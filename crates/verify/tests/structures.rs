@@ -1,7 +1,7 @@
 //! Whatever a program's stages are looked up in, every packet is of the same class: all example chains, with packets
 //! aimed at every rule and boundary and damaged ones, in batches; each structure is forced in turn.
 
-mod examples;
+use crate::examples;
 
 use examples::load;
 use onefold_element::ElemId;

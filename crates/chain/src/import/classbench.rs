@@ -50,6 +50,7 @@ pub fn parse(text: &str, deny_every: u32) -> Result<RuleSet, Vec<(u32, String)>>
                     filter: f.expression(),
                     line,
                     place: None,
+                    onward: None,
                 });
             }
             Err(e) => errors.push((line, e)),

@@ -24,6 +24,7 @@ pub fn parse(text: &str) -> Result<RuleSet, Vec<(u32, String)>> {
                 filter,
                 line,
                 place: None,
+                onward: None,
             }),
             Err(e) => errors.push((line, e)),
         }

@@ -1,6 +1,7 @@
 //! Rules of the host itself beside those that forwarded packets pass: a file is read once for each.
 
 use super::iptables::Request;
+use super::parts::{Parts, rule_sets};
 use super::rule::{RuleSet, Traffic};
 use super::terms::Family;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -20,10 +21,11 @@ pub(super) fn redirected_to(request: &Request<'_>) -> Option<IpAddr> {
 /// Reads a file, for the host's packets, too, if the request says so. What is wrong with a line is told once.
 pub(super) fn read(
     request: &Request<'_>,
-    parse: impl Fn(&Request<'_>) -> Result<RuleSet, Errors>,
+    parse: impl Fn(&Request<'_>) -> Result<Parts, Errors>,
 ) -> Result<RuleSet, Errors> {
     if !request.host {
-        return parse(request);
+        let [set] = rule_sets([parse(request)?], request.interfaces)?;
+        return Ok(set);
     }
     let mut errors = Errors::new();
     if request.chain.is_some() {
@@ -39,22 +41,26 @@ pub(super) fn read(
             Ok(set) => set,
             Err(e) => {
                 errors.extend(e);
-                RuleSet::default()
+                Parts::default()
             }
         }
     };
-    let mut set = one(Traffic::Forwarded);
-    let mut host = [
+    let mut all = [
+        one(Traffic::Forwarded),
         one(Traffic::ToHost),
         one(Traffic::FromHost),
         one(Traffic::LoopOut),
         one(Traffic::LoopIn),
     ];
+    // where packets come in again, table nat is not asked again
+    all[4].nat = all[4].nat.take().map(|_| [None, None]);
     if !errors.is_empty() {
         errors.sort();
         errors.dedup();
         return Err(errors);
     }
+    let [mut set, input, output, loop_out, loop_in] = rule_sets(all, request.interfaces)?;
+    let mut host = [input, output, loop_out, loop_in];
     // of what the host sends to itself, nothing is said that is not said of its other packets
     let whose = ["packets for the host", "the host's own"];
     for (of, whose) in host.iter_mut().zip(whose) {

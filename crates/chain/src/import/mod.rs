@@ -6,25 +6,37 @@
 mod chains;
 pub mod classbench;
 pub mod click_list;
+mod headers;
 mod host;
 pub mod iptables;
-pub mod limits;
+mod limits;
+mod mark;
 pub mod nat;
 pub mod nftables;
+mod parts;
+mod passage;
+#[cfg(test)]
+mod passage_tests;
 mod ports;
 pub mod precedence;
 mod routes;
 mod rule;
+mod sections;
 pub mod snort;
 mod terms;
+mod walk;
+#[cfg(test)]
+mod walk_tests;
 
 pub use chains::Interfaces;
+pub(crate) use headers::LEAST_MTU;
+pub use limits::Bucket;
 pub(crate) use routes::warn as warn_of_routes;
 pub use routes::{
     Hop, PlacedRoute, Route, RouteKind, Selection, parse_route, read_routes, select, shares,
 };
 pub use rule::{
-    Devices, Hook, ReadOptions, Rule, RuleFormat, RuleSet, Stage, Traffic, Verdict, Way, format_of,
-    read_rules,
+    Devices, Hook, Onward, ReadOptions, Rule, RuleFormat, RuleSet, Section, Sections, Stage, Step,
+    Traffic, Verdict, Way, format_of, read_rules,
 };
 pub use terms::Family;

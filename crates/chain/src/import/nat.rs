@@ -1,6 +1,6 @@
 //! Rules of tables nat: what the ends of connections become.
 
-use super::rule::Way;
+use super::rule::{Onward, Sections, Way};
 use crate::rules::RulePlace;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -65,7 +65,12 @@ pub struct NatRule {
     pub line: u32,
     /// Where it is.
     pub place: Option<Arc<RulePlace>>,
+    /// What becomes of packets beside that.
+    pub onward: Option<Onward>,
 }
+
+/// A list, and the rest of it.
+pub type NatList<'a> = (&'a [NatRule], &'a Sections<NatRule>);
 
 /// What a table nat says of forwarded packets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -74,12 +79,19 @@ pub struct NatRules {
     pub dst: [Vec<NatRule>; 2],
     /// Of sources (POSTROUTING).
     pub src: [Vec<NatRule>; 2],
+    /// The rest of the lists of destinations.
+    pub dst_sections: [Sections<NatRule>; 2],
+    /// The rest of those of sources.
+    pub src_sections: [Sections<NatRule>; 2],
 }
 
 impl NatRules {
     /// Both lists of one way: destinations, sources.
-    pub fn of(&self, way: Way) -> (&[NatRule], &[NatRule]) {
+    pub fn of(&self, way: Way) -> [NatList<'_>; 2] {
         let i = usize::from(way == Way::Down);
-        (&self.dst[i], &self.src[i])
+        [
+            (&self.dst[i], &self.dst_sections[i]),
+            (&self.src[i], &self.src_sections[i]),
+        ]
     }
 }

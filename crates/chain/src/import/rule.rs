@@ -2,6 +2,7 @@
 
 use super::chains::Interfaces;
 use super::iptables::Request;
+use super::limits::Bucket;
 use super::precedence::{mixed, warn};
 use super::terms::Family;
 use crate::error::Reader;
@@ -46,6 +47,73 @@ pub struct Rule {
     pub line: u32,
     /// In formats with chains.
     pub place: Option<Arc<RulePlace>>,
+    /// What becomes of packets beside that.
+    pub onward: Option<Onward>,
+}
+
+/// What a rule does to packets, and with which rules they go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Onward {
+    /// What is done to them, in order.
+    pub steps: Vec<Step>,
+    /// The section of the list with which they go on; without one, the rule decides.
+    pub section: Option<usize>,
+    /// They are those that the rule does not take: it ends its section, as it asks for a rate.
+    pub others: bool,
+}
+
+/// Something that is done to a packet on its way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// It gets the mark of this number ([`RuleSet::marks`]).
+    Mark(u8),
+    /// Its connection gets this mark.
+    ConnectionMark(u32),
+    /// Its header is changed, by this element.
+    Header(Arc<str>),
+}
+
+/// A part of a list, whose packets all have the same mark.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Section<R> {
+    /// The first rule that matches says what becomes of a packet.
+    Rules(Vec<R>),
+    /// Packets go on by their connections' marks.
+    Connection {
+        /// The section for each mark.
+        values: Vec<(u32, usize)>,
+        /// That for packets without a connection.
+        none: usize,
+    },
+    /// A rule's rate is asked.
+    Rate {
+        /// Its bucket.
+        bucket: Arc<Bucket>,
+        /// The line of the rule.
+        line: u32,
+        /// The section for packets within the rate.
+        within: usize,
+        /// That for those beyond it.
+        beyond: usize,
+    },
+}
+
+/// What there is of a list beside its rules, which are section 0.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sections<R> {
+    /// Where packets begin that come with a mark, by its number; nothing, if all begin in section 0.
+    pub entries: Vec<(u8, usize)>,
+    /// Sections from 1 on.
+    pub more: Vec<Section<R>>,
+}
+
+impl<R> Default for Sections<R> {
+    fn default() -> Sections<R> {
+        Sections {
+            entries: Vec::new(),
+            more: Vec::new(),
+        }
+    }
 }
 
 /// Where packets are asked about, beside the chain that forwarded packets are filtered by; in the order in which they
@@ -83,6 +151,8 @@ pub struct Stage {
     pub rules: Vec<Rule>,
     /// Those for packets from port 1 to port 0, if they are not the same.
     pub down: Option<Vec<Rule>>,
+    /// The rest of both lists.
+    pub sections: [Sections<Rule>; 2],
     /// What happens to packets that no rule matches.
     pub default: Verdict,
     /// Whose policy that is, and the line that says it, if there is one.
@@ -100,6 +170,10 @@ pub struct RuleSet {
     pub policy: Option<(Arc<RulePlace>, Option<u32>)>,
     /// Rules for packets from port 1 to port 0, if they are not the same.
     pub down: Option<Vec<Rule>>,
+    /// The rest of both lists.
+    pub sections: [Sections<Rule>; 2],
+    /// Marks of packets, by number, and whether those that have them are not tracked; nothing, if there are none.
+    pub marks: Vec<(u32, bool)>,
     /// What becomes of addresses, where the file says it.
     pub nat: Option<super::nat::NatRules>,
     /// Other chains that forwarded packets pass, in their order.
@@ -114,7 +188,8 @@ pub struct RuleSet {
 impl RuleSet {
     /// Has it no rules at all?
     fn says_nothing(&self) -> bool {
-        let here = self.rules.is_empty() && self.nat.is_none() && self.stages.is_empty();
+        let plain = self.rules.is_empty() && self.sections.iter().all(|s| s.more.is_empty());
+        let here = plain && self.nat.is_none() && self.stages.is_empty();
         let host = self.host.iter().flat_map(|h| h.iter());
         // Bound: a set of the host's packets has none within
         here && host.into_iter().all(RuleSet::says_nothing)
@@ -297,8 +372,8 @@ pub fn read_rules(
             Err(vec![(1, "ClassBench sets are about IPv4".to_string())])
         }
         RuleFormat::Classbench => super::classbench::parse(text, options.deny_every),
-        RuleFormat::Iptables => super::host::read(&request, |r| super::iptables::parse(text, r)),
-        RuleFormat::Nftables => super::host::read(&request, |r| super::nftables::parse(text, r)),
+        RuleFormat::Iptables => super::iptables::parse(text, &request),
+        RuleFormat::Nftables => super::nftables::parse(text, &request),
         RuleFormat::Click | RuleFormat::Auto => super::click_list::parse(text),
     };
     match result {

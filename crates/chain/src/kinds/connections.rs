@@ -7,7 +7,6 @@
 //! what stands behind one that takes everything.
 
 use super::KindCx;
-use crate::import::limits::as_unknown;
 use onefold_element::NameDb;
 use onefold_element::args::ArgScope;
 use onefold_elements::connection::{ConnClass, ConnState, ConnTest};
@@ -133,8 +132,7 @@ pub(crate) enum Answered {
 
 /// What an expression is for all packets, if its structure tells.
 fn always(text: &str, six: bool) -> Option<bool> {
-    let text = as_unknown(text.trim());
-    let text = text.as_ref();
+    let text = text.trim();
     if text.is_empty() {
         return Some(true);
     }

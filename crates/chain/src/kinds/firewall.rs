@@ -5,6 +5,7 @@ mod limits;
 mod lists;
 mod local;
 mod nat;
+mod sections;
 mod stages;
 
 use super::connections::{Asking, Connections};
@@ -12,13 +13,15 @@ use super::{ClickText, KindCx, NOT_IP, VLAN_TAGGED, discard};
 use crate::edit::{self, ListEdit};
 use crate::file::Loc;
 use crate::import::{
-    Family, ReadOptions, Rule, RuleFormat, RuleSet, Stage, Verdict, click_list, read_rules,
+    Family, LEAST_MTU, Onward, ReadOptions, Rule, RuleFormat, RuleSet, Sections, Stage, Verdict,
+    click_list, read_rules,
 };
 use crate::rules::{self, RulePlace};
 use lists::{Lists, Passage};
 use nat::{OwnAddresses, Translation};
 use onefold_click::source::Span;
 use schemars::JsonSchema;
+use sections::{LineList, Marks};
 use serde::Deserialize;
 use stages::StageLines;
 use std::sync::Arc;
@@ -56,6 +59,9 @@ pub struct Firewall {
     /// they came from.
     #[serde(default)]
     pub addresses: Addresses,
+    /// The smaller one of both ports' MTUs, for rules that ask for it (`--clamp-mss-to-pmtu`, `rt mtu`); 1500 if not
+    /// given.
+    pub mtu: Option<Loc<u16>>,
     /// What the rules say of traffic from port 1 to port 0: the same rules, or everything passes, or nothing.
     #[serde(default)]
     pub back: Back,
@@ -115,13 +121,17 @@ struct Line {
     written: Arc<str>,
     policy: bool,
     place: Option<Arc<RulePlace>>,
+    /// What becomes of packets beside the verdict.
+    onward: Option<Onward>,
 }
 
 /// The lines for each way.
 struct Lines {
-    up: Vec<Line>,
+    up: LineList,
     /// The same if `None`.
-    down: Option<Vec<Line>>,
+    down: Option<LineList>,
+    /// Marks of packets, where there are any.
+    marks: Marks,
     /// What becomes of addresses.
     nat: Option<Translation>,
     /// Other chains that packets pass.
@@ -241,23 +251,28 @@ impl Firewall {
             let plain = |up| Lines {
                 up,
                 down: None,
+                marks: Marks::default(),
                 nat: None,
                 stages: Vec::new(),
                 host: None,
             };
             // they say nothing of the host
-            let none = host.then(|| Box::new([(); 4].map(|()| plain(self.inline(cx, &[])))));
+            let mut own = |list: &[Loc<String>]| plain(LineList::plain(self.inline(cx, list)));
+            let none = host.then(|| Box::new([(); 4].map(|()| own(&[]))));
             return Some(Lines {
                 host: none,
-                ..plain(self.inline(cx, rules.unwrap_or(&[])))
+                ..own(rules.unwrap_or(&[]))
             });
         };
         let span = cx.at(f);
         let (file, text) = cx.reader.read(&f.value, span)?;
+        let own = self.own(cx);
         let interfaces = crate::import::Interfaces {
             inside: self.interfaces.inside.clone(),
             outside: self.interfaces.outside.clone(),
-            own: self.own(cx).all(),
+            own: own.all(),
+            at: own.at(),
+            mtu: self.mtu(cx),
         };
         let options = ReadOptions {
             format: self.format,
@@ -284,11 +299,6 @@ impl Firewall {
         // formats without chains say nothing of the host
         let default = self.default.filter(|_| own.is_none());
         let own = own.or(host.then(Box::default)).map(|sets| {
-            let mut sets = *sets;
-            // where packets come in again, table nat is not asked again
-            if let Some(nat) = sets.last_mut().and_then(|s| s.nat.as_mut()) {
-                *nat = Default::default();
-            }
             Box::new(sets.map(|set| {
                 let last = self.last(cx, (&set, default), span, &name);
                 self.lines_of(cx, (&set, last), (family, &addresses), &from)
@@ -310,19 +320,24 @@ impl Firewall {
             written,
             span,
         } = *from;
-        let lines = |rules: &[Rule], last: &Line| -> Vec<Line> {
+        let lines = |rules: &[Rule], sections: &Sections<Rule>, last: &Line| -> LineList {
             let one = |r: &Rule| {
+                let others = r.onward.as_ref().is_some_and(|o| o.others);
                 let text = format!("{} {}", r.verdict.action(), r.filter);
                 Line {
-                    written: (written.text(r.line)).unwrap_or_else(|| rules::shown(&text)),
+                    written: match others {
+                        true => GOES_ON.into(),
+                        false => (written.text(r.line)).unwrap_or_else(|| rules::shown(&text)),
+                    },
                     text,
                     file: name.to_string(),
                     line: r.line,
-                    policy: false,
+                    policy: others,
                     place: r.place.clone(),
+                    onward: r.onward.clone(),
                 }
             };
-            rules.iter().map(one).chain([last.clone()]).collect()
+            LineList::of(rules, sections, &one, Some(last))
         };
         let at = cx.reader.sources.locate(span);
         let stage = |s: &Stage| {
@@ -334,8 +349,8 @@ impl Firewall {
             }
             StageLines {
                 hook: s.hook,
-                up: lines(&s.rules, &last),
-                down: s.down.as_deref().map(|d| lines(d, &last)),
+                up: lines(&s.rules, &s.sections[0], &last),
+                down: (s.down.as_deref()).map(|d| lines(d, &s.sections[1], &last)),
             }
         };
         let stages = set.stages.iter().map(stage).collect();
@@ -344,12 +359,24 @@ impl Firewall {
         let nat = set.nat.as_ref();
         let nat = nat.and_then(|n| Translation::of(addresses, cx, (n, six), place));
         Lines {
-            up: lines(&set.rules, &last),
-            down: set.down.as_deref().map(|d| lines(d, &last)),
+            up: lines(&set.rules, &set.sections[0], &last),
+            down: (set.down.as_deref()).map(|d| lines(d, &set.sections[1], &last)),
+            marks: Marks(set.marks.clone()),
             nat,
             stages,
             host: None,
         }
+    }
+
+    /// The MTU that is said.
+    fn mtu(&self, cx: &mut KindCx<'_>) -> Option<u16> {
+        let mtu = self.mtu.as_ref()?;
+        if mtu.value < LEAST_MTU {
+            let text = format!("mtu: {} is less than {LEAST_MTU}", mtu.value);
+            cx.error(mtu, text);
+            return None;
+        }
+        Some(mtu.value)
     }
 
     /// The rules with the changes, both ways.
@@ -358,9 +385,15 @@ impl Firewall {
             return lines;
         }
         let l = cx.reader.sources.locate(cx.span);
-        let mut change = |mut all: Vec<Line>| {
+        let mut change = |mut all: LineList| {
+            if !all.more.is_empty() {
+                cx.error_whole(
+                    "the rules change packets or their marks and go on, or ask for rates: change them in their file",
+                );
+                return all;
+            }
             for e in &self.edits {
-                if let Err(why) = edit_one(&mut all, e, (&l.file, l.line)) {
+                if let Err(why) = edit_one(&mut all.lines, e, (&l.file, l.line)) {
                     cx.error_whole(why);
                 }
             }
@@ -407,6 +440,7 @@ impl Firewall {
                         written: rules::shown(&r.value),
                         policy: false,
                         place: None,
+                        onward: None,
                     });
                 }
                 Err(e) => cx.error(r, e),
@@ -435,6 +469,7 @@ fn edit_one(all: &mut Vec<Line>, e: &ListEdit, (file, line): (&str, u32)) -> Res
             written: rules::shown(&edit::plain(&e.text)),
             policy: false,
             place: None,
+            onward: None,
         };
         all.insert(at.min(rules), new);
         return Ok(());
@@ -447,14 +482,13 @@ fn edit_one(all: &mut Vec<Line>, e: &ListEdit, (file, line): (&str, u32)) -> Res
 }
 
 impl Lines {
-    /// All of them, of both ways and all chains.
-    fn all(&self) -> impl Iterator<Item = &Line> {
-        let stages = self.stages.iter().flat_map(StageLines::all);
-        let main = self.up.iter().chain(self.down.iter().flatten());
-        main.chain(stages)
+    /// All of them but those that translate, of both ways and all chains.
+    fn all(&self) -> impl Iterator<Item = &LineList> {
+        let stages = self.stages.iter().flat_map(StageLines::both);
+        [&self.up].into_iter().chain(&self.down).chain(stages)
     }
 
-    fn of(&self, down: bool) -> &[Line] {
+    fn of(&self, down: bool) -> &LineList {
         match (&self.down, down) {
             (Some(d), true) => d,
             _ => &self.up,
@@ -473,6 +507,8 @@ impl Line {
     }
 }
 
+/// Of packets that a rule with a rate leaves.
+const GOES_ON: &str = "goes on";
 /// Of ARP, where it does not pass.
 const NO_ARP: &str = "ARP does not pass";
 /// Of IPv6 without rules.
@@ -487,6 +523,7 @@ fn policy(v: Verdict, file: String, line: u32) -> Line {
         written: format!("policy {}", v.action()).into(),
         policy: true,
         place: None,
+        onward: None,
     }
 }
 

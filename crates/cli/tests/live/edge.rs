@@ -22,6 +22,9 @@ pub struct Edge {
 
 /// Datagrams that are sent to a port before it is said to be closed.
 pub const TRIES: u64 = 3;
+/// A connection holds as long as its hosts try: where other work has the cores, round trips of seconds make TCP wait for
+/// ten and more before it sends again, and twice as long each time (docs/soak.md, `live`).
+pub const HOLDS: Duration = Duration::from_secs(300);
 pub const SERVER: [u8; 4] = [203, 0, 113, 254];
 
 impl Edge {
@@ -130,6 +133,9 @@ impl Edge {
 pub struct Connections {
     stop: Arc<AtomicBool>,
     rounds: Arc<AtomicU64>,
+    /// By connection: when it was answered last, in milliseconds since all began.
+    answered: Arc<Vec<AtomicU64>>,
+    begun: Instant,
     threads: Vec<std::thread::JoinHandle<u64>>,
 }
 
@@ -168,16 +174,18 @@ impl Connections {
             let s = edge.net.within("a", || {
                 connect_from(from, at, PATIENCE).expect("a connection")
             });
-            s.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+            s.set_read_timeout(Some(HOLDS)).expect("a time limit");
             s.set_nodelay(true).expect("no delay");
             streams.push(s);
         }
+        let answered: Arc<Vec<AtomicU64>> = Arc::new((0..n).map(|_| AtomicU64::new(0)).collect());
+        let begun = Instant::now();
         let threads = streams.into_iter().enumerate().map(|(i, mut s)| {
             let (stop, rounds) = (stop.clone(), rounds.clone());
+            let answered = answered.clone();
             std::thread::spawn(move || {
                 let (mut n, mut back) = (0u64, [0; 512]);
                 let ends = (s.local_addr().ok(), s.peer_addr().ok());
-                let begun = Instant::now();
                 let broken = |e: std::io::Error| -> ! {
                     let seconds = begun.elapsed().as_secs();
                     panic!("connection {i}, {ends:?}, after {seconds} s: {e}")
@@ -189,6 +197,8 @@ impl Connections {
                     assert_eq!(said, back);
                     n += 1;
                     rounds.fetch_add(1, Ordering::Relaxed);
+                    let now = begun.elapsed().as_millis() as u64;
+                    answered[i].store(now, Ordering::Relaxed);
                     std::thread::sleep(Duration::from_millis(2));
                 }
                 n
@@ -198,7 +208,17 @@ impl Connections {
             threads: threads.collect(),
             stop,
             rounds,
+            answered,
+            begun,
         }
+    }
+
+    /// Those that have had no answer for so long.
+    pub fn silent(&self, most: Duration) -> Vec<usize> {
+        let now = self.begun.elapsed().as_millis() as u64;
+        let since = |n: &usize| now.saturating_sub(self.answered[*n].load(Ordering::Relaxed));
+        let all = 0..self.answered.len();
+        all.filter(|n| since(n) > most.as_millis() as u64).collect()
     }
 
     /// Waits until each has said something more, on average.

@@ -1,8 +1,8 @@
 //! Live traffic for an hour: flows come and go, the chain is reloaded and changed, groups move. No connection breaks,
 //! packets are conserved, memory stays as it is. A part of `make soak`; `LIVE_MINUTES` says how long (60).
 
-use crate::edge::{Connections, Edge, number};
-use crate::running::PATIENCE;
+use crate::common;
+use crate::edge::{Connections, Edge, HOLDS, number};
 use crate::scaling::{Numbered, edge, servers};
 use crate::workers;
 use onefold_testing::net::connect_from;
@@ -21,6 +21,9 @@ const PORTS: [u16; 4] = [9090, 9091, 5354, 5353];
 /// Between two short connections of a client, and two changes of the chain.
 const PAUSE: Duration = Duration::from_millis(10);
 const CHANGE_EVERY: Duration = Duration::from_secs(2);
+/// Connections without an answer for so long are looked into (TCP has sent five or six times by then), so many times.
+const SILENT: Duration = Duration::from_secs(12);
+const LOOKS: u32 = 4;
 /// Kilobytes by which memory may grow from the second quarter to the last one, beside one part in sixteen of it.
 const ROOM: u64 = 4096;
 
@@ -36,7 +39,7 @@ struct Churn {
 fn serve(listener: &TcpListener) {
     for s in listener.incoming().flatten() {
         let mut s: std::net::TcpStream = s;
-        let _ = s.set_read_timeout(Some(PATIENCE));
+        let _ = s.set_read_timeout(Some(HOLDS));
         let mut data = [0; 64];
         if s.read_exact(&mut data).is_ok() {
             data.reverse();
@@ -48,8 +51,8 @@ fn serve(listener: &TcpListener) {
 /// A connection for 64 bytes each way.
 fn short_connection(to: [u8; 4], n: u64) {
     let at = SocketAddrV4::new(to.into(), PORTS[1]);
-    let mut s = connect_from(Ipv4Addr::UNSPECIFIED, at, PATIENCE).expect("a connection");
-    s.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+    let mut s = connect_from(Ipv4Addr::UNSPECIFIED, at, HOLDS).expect("a connection");
+    s.set_read_timeout(Some(HOLDS)).expect("a time limit");
     let mut data: [u8; 64] = std::array::from_fn(|i| (n as u8).wrapping_add(i as u8));
     s.write_all(&data).expect("it is open");
     let mut back = [0; 64];
@@ -74,7 +77,7 @@ fn datagram(to: [u8; 4], n: u64) {
         let _ = s.send_to(&n.to_be_bytes(), SocketAddr::from((to, PORTS[2])));
         match s.recv(&mut back) {
             Ok(8) => break assert_eq!(back[..8], n.to_be_bytes()),
-            _ => assert!(begun.elapsed() < PATIENCE, "no answer to a datagram"),
+            _ => assert!(begun.elapsed() < HOLDS, "no answer to a datagram"),
         }
     }
 }
@@ -180,6 +183,36 @@ fn change(edge: &Edge, n: u64) {
     assert!(lost.iter().all(|e| e.starts_with("router/")), "{v}");
 }
 
+/// What is known while connections have no answer: how the chain stands, twice, with a second between; the ends of all
+/// connections; neighbours; what comes and goes meanwhile.
+fn look_into(edge: &Edge, silent: &[usize], n: u32) {
+    let folder = common::root().join("out/soak");
+    let at = folder.join(format!("live-silent-{n}"));
+    std::fs::create_dir_all(&at).expect("a folder");
+    eprintln!("connections {silent:?} are silent: see {}", at.display());
+    let kept = |name: &str, said: &[u8]| std::fs::write(at.join(name), said).expect("a file");
+    let file = at.join("lan.pcapng").display().to_string();
+    let mut capture = edge.command(&["capture", "--port", "lan", "-w", &file]);
+    let capture = capture.spawn();
+    for name in ["first.json", "second.json"] {
+        kept(name, &edge.ask(&["status", "--json"]).stdout);
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    for host in ["a", "b"] {
+        for (program, args) in [("ss", "-tino"), ("ip", "neigh")] {
+            if let Ok(o) = edge.net.command(host, program).arg(args).output() {
+                kept(&format!("{host}-{program}.txt"), &o.stdout);
+            }
+        }
+    }
+    std::thread::sleep(Duration::from_secs(10));
+    if let Ok(mut c) = capture {
+        let pid = nix::unistd::Pid::from_raw(c.id() as i32);
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::SIGINT);
+        let _ = c.wait();
+    }
+}
+
 /// As often as it takes.
 fn soak(name: &str, most: Duration) {
     let Some(edge) = edge(name, &["--workers", "1..2"], "0.01") else {
@@ -190,12 +223,18 @@ fn soak(name: &str, most: Duration) {
     let numbered = Numbered::start(&edge, PORTS[3], PAUSE);
     let begun = Instant::now();
     let (mut changes, mut seen, mut told) = (0, Vec::new(), 0);
+    let mut looked = 0;
     while begun.elapsed() < most {
         let before = Instant::now();
         change(&edge, changes);
         changes += 1;
         lasting.go_on();
         seen.push(held(edge.onefold.pid()));
+        let silent = lasting.silent(SILENT);
+        if !silent.is_empty() && looked < LOOKS {
+            look_into(&edge, &silent, looked);
+            looked += 1;
+        }
         let minutes = begun.elapsed().as_secs() / 60;
         if minutes > told {
             told = minutes;

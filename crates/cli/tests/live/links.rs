@@ -127,7 +127,7 @@ pub fn sleeps_over(port: impl Fn(&str) -> String) {
     ];
     // unoptimised, looks at DPDK's devices take up to 0.03
     let most = if cfg!(debug_assertions) { 0.05 } else { 0.02 };
-    for poll in ["adaptive", "interrupt"] {
+    for poll in ["adaptive", "interrupt", "moderate"] {
         let args = [
             "routers-1",
             "--port",

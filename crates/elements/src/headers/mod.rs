@@ -13,6 +13,7 @@ mod crc;
 mod encap;
 mod ether;
 mod ether_encap;
+mod hop_limit;
 mod ip_fields;
 mod length;
 mod mark;
@@ -20,6 +21,7 @@ mod number;
 mod refusal;
 mod resize;
 mod strip;
+mod tcp_mss;
 mod time_filter;
 mod timestamp;
 mod vlan;
@@ -58,6 +60,8 @@ pub const CLASSES: &[ElementClass] = &[
     ip_fields::MARK_IP_CE,
     ip_fields::SET_IP_DSCP,
     ip_fields::SET_IP_ECN,
+    hop_limit::SET_IP_TTL,
+    hop_limit::SET_IP6_HLIM,
     length::ALIGN,
     length::PAD,
     length::TRUNCATE,
@@ -76,6 +80,7 @@ pub const CLASSES: &[ElementClass] = &[
     strip::UNSTRIP,
     strip::UNSTRIP_IP_HEADER,
     strip::UNSTRIP_TRANSPORT_HEADER,
+    tcp_mss::SET_TCP_MSS,
     time_filter::TIME_FILTER,
     timestamp::ADJUST_TIMESTAMP,
     timestamp::SET_TIMESTAMP,

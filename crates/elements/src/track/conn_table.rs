@@ -9,7 +9,7 @@
 //! one's packet is dropped.
 //!
 //! Handlers: `table` (one line per connection, sorted: protocol, addresses and ports of its first packet, state,
-//! status, what its packets become behind `as`, seconds left), `count`, `capacity`, `new`, `established`, `related`,
+//! status, mark unless it is 0, what its packets become behind `as`, seconds left), `count`, `capacity`, `new`, `established`, `related`,
 //! `invalid`, `untracked` (packets by state), `entered`, `expired`, `evicted`, `ended`, `full`, `clashed`; `flush`
 //! forgets all connections.
 //!
@@ -20,7 +20,7 @@
 //!   TCP (Linux: to 300 seconds);
 //! - fragments are not put together, and are invalid;
 //! - SCTP, GRE and DCCP have no states of their own: they are as all other protocols, SCTP with its ports;
-//! - there are no expectations (helpers), zones, marks and labels;
+//! - there are no expectations (helpers), zones and labels;
 //! - which connection gives way when the table is full.
 
 use super::settings::{DEFAULT_CAPACITY, MAX_CAPACITY, Settings, TIMEOUTS};

@@ -4,7 +4,8 @@
 //! each a state (`new`, `established`, `related`, `invalid`, `untracked`) and, behind dots, direction (`original`,
 //! `reply`) and status (`seen-reply`, `assured`, `confirmed`; a status that is not named must not hold if any is;
 //! `unconfirmed` for none); `-` stands for all. A packet leaves at the first output that names its class, and is
-//! dropped where none does. Packets are not changed. Their network header must be marked (CheckIPHeader,
+//! dropped where none does. Packets that come to the second input, if there is one, are not tracked: they are untracked,
+//! whatever they are. Packets are not changed. Their network header must be marked (CheckIPHeader,
 //! CheckIP6Header); what has none is invalid.
 //!
 //! What a packet does to its connection (state of TCP, how long it stays) is done here, whatever rules say of it
@@ -24,7 +25,7 @@ use onefold_packet::{Packet, Pkt};
 /// `ConnTrack`.
 pub const CONN_TRACK: ElementClass = ElementClass {
     name: "ConnTrack",
-    ports: "1/-",
+    ports: "1-2/-",
     processing: "h/h",
     flow: "x/x",
     effect: Effect::PerFlow,
@@ -156,12 +157,15 @@ struct ConnTrack {
 
 impl ConnTrack {
     /// What becomes of a packet.
-    fn decide(&self, p: &Packet, cx: &mut Cx<'_>) -> Result<Port, &'static str> {
+    fn decide(&self, port: Port, p: &Packet, cx: &mut Cx<'_>) -> Result<Port, &'static str> {
         let now = millis(cx.now);
         let Some(t) = cx.store.get_mut::<ConnTable>(self.outputs.table) else {
             return Err(UNNAMED);
         };
-        let seen = of_packet(p, t.settings.checksum);
+        let seen = match port {
+            0 => of_packet(p, t.settings.checksum),
+            _ => Seen::Untracked,
+        };
         let found = t.track(&seen, now);
         let (class, i) = match found {
             Found::Is(class, i) => (class, i),
@@ -201,8 +205,8 @@ impl Element for ConnTrack {
     }
 
     #[inline]
-    fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
-        match self.decide(&p, cx) {
+    fn push(&mut self, port: Port, p: Pkt, cx: &mut Cx<'_>) {
+        match self.decide(port, &p, cx) {
             Ok(port) => cx.emit_or_drop(port, p, "unconnected output"),
             Err(why) => cx.drop(p, why),
         }

@@ -4,7 +4,8 @@
 //! its state (new, established, related, invalid, untracked). Its connection is entered in the table only when it has
 //! passed the rules: at a [ConnConfirm](conn_confirm) behind them; a packet that is dropped leaves no connection. The
 //! Where rules translate addresses, a [ConnDstNat](conn_nat) in front of the rules and a ConnSrcNat behind them do it
-//! as the connection says; a [ConnStatus](conn_status) tells packets apart behind them. The table itself is a
+//! as the connection says; a [ConnStatus](conn_status) tells packets apart behind them. Marks that rules give to
+//! connections are asked for by [ConnMark](conn_mark) and set by ConnSetMark. The table itself is a
 //! [ConnTable](conn_table), which both name; [`table`] is what it holds, [`headers`] what is read of packets, [`tcp`]
 //! the state machine of TCP.
 //!
@@ -15,6 +16,7 @@ mod apply;
 mod choose;
 pub mod class;
 mod conn_confirm;
+mod conn_mark;
 mod conn_nat;
 mod conn_status;
 mod conn_table;
@@ -43,4 +45,6 @@ pub const CLASSES: &[ElementClass] = &[
     conn_nat::CONN_DST_NAT,
     conn_nat::CONN_SRC_NAT,
     conn_status::CONN_STATUS,
+    conn_mark::CONN_MARK,
+    conn_mark::CONN_SET_MARK,
 ];

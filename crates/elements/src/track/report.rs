@@ -38,6 +38,9 @@ impl ConnTable {
         for (_, name) in words.iter().filter(|(bit, _)| r.status & bit != 0) {
             let _ = write!(s, " {name}");
         }
+        if r.mark != 0 {
+            let _ = write!(s, " mark {:#x}", r.mark);
+        }
         if let Some(t) = self.translations.get(r.translation) {
             let (key, flipped) = t.new.key();
             let _ = write!(s, " as {}", key.text(flipped));

@@ -28,6 +28,8 @@ pub(super) struct Settings {
     pub capacity: usize,
     /// Elements translate addresses by the table.
     pub translates: bool,
+    /// Elements ask for connections' marks, or set them.
+    pub marks: bool,
 }
 
 /// Connections in a table unless CAPACITY is given: what Linux has with 4 GiB and more.
@@ -68,6 +70,7 @@ impl Default for Settings {
             checksum: true,
             capacity: DEFAULT_CAPACITY as usize,
             translates: false,
+            marks: false,
         };
         for (to, (_, seconds)) in s.timeouts_mut().into_iter().zip(TIMEOUTS) {
             *to = seconds * 1000;

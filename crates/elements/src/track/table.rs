@@ -24,6 +24,8 @@ pub(super) struct Record {
     pub more: More,
     /// What is translated; see [`Translations`].
     pub translation: u32,
+    /// What rules have given to it.
+    pub mark: u32,
     pub status: u8,
 }
 
@@ -262,6 +264,13 @@ impl ConnTable {
         let Seen::Packet(p) = seen else {
             return Confirmed::Passes;
         };
+        if self
+            .in_hand
+            .class
+            .is_some_and(|c| c.state == ConnState::Untracked)
+        {
+            return Confirmed::Passes;
+        }
         let ends = match self.leaves_hand(p) {
             Leaves::Known => return Confirmed::Passes,
             Leaves::First(orig, new) => Some((orig, new)),
@@ -288,11 +297,13 @@ impl ConnTable {
             return Confirmed::Full;
         }
         let (key, flipped) = ends.map_or((p.key, p.flipped), |(orig, _)| orig.key());
+        let mark = self.in_hand.mark_of(key, flipped);
         let i = self.enter(Record {
             key,
             expires: now.saturating_add(stays),
             more,
             translation: NOT_TRANSLATED,
+            mark,
             status: USED | if flipped { FLIPPED } else { 0 },
         });
         if let Some((orig, new)) = ends.filter(|(orig, new)| orig != new) {
@@ -350,8 +361,8 @@ impl ConnTable {
         now: u64,
         may: impl Fn(ConnClass) -> bool,
     ) -> Option<u32> {
-        // where addresses are translated, elements behind want to know of every packet which one it is
-        if self.settings.translates {
+        // elements behind want to know of every packet which one it is
+        if self.settings.translates || self.settings.marks {
             return None;
         }
         let i = hint.wrapping_sub(1);

@@ -61,6 +61,11 @@ pub(super) struct InHand {
     /// What it is to its connection.
     pub class: Option<ConnClass>,
     about: About,
+    /// Its connection, if that is in the table.
+    record: Option<u32>,
+    /// Of one that would begin with it: its packet, and the mark that it has got so far.
+    first: Option<(ConnKey, bool)>,
+    mark: u32,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -112,6 +117,15 @@ impl InHand {
     pub fn put_down(&mut self) {
         self.class = None;
         self.about = About::Nothing;
+        (self.record, self.first, self.mark) = (None, None, 0);
+    }
+
+    /// The mark of the connection that begins with the packet that arrived with this key, if that is the one in hand.
+    pub fn mark_of(&self, key: ConnKey, flipped: bool) -> u32 {
+        match self.first {
+            Some(first) if first == (key, flipped) => self.mark,
+            _ => 0,
+        }
     }
 }
 
@@ -150,6 +164,7 @@ impl ConnTable {
         let Some(r) = self.records.get(i as usize) else {
             return;
         };
+        self.in_hand.record = Some(i);
         if let Some(t) = self.translations.get(r.translation) {
             self.in_hand.about = About::Known {
                 orig: t.orig,
@@ -163,6 +178,7 @@ impl ConnTable {
     /// A packet that may be the first one of a connection is on its way.
     #[inline]
     pub(super) fn take_first_in_hand(&mut self, p: &Tracked) {
+        self.in_hand.first = Some((p.key, p.flipped));
         if self.settings.translates {
             let ends = Ends::of(&p.key, p.flipped);
             self.in_hand.about = About::First {
@@ -170,6 +186,28 @@ impl ConnTable {
                 new: ends,
             };
         }
+    }
+
+    /// The mark of the connection of the packet in hand; `None`: it has none.
+    pub(super) fn mark_in_hand(&self) -> Option<u32> {
+        self.in_hand.class.filter(|c| c.has_connection())?;
+        match self.in_hand.record {
+            Some(i) => self.records.get(i as usize).map(|r| r.mark),
+            None => Some(self.in_hand.mark),
+        }
+    }
+
+    /// Gives it a mark; false: it has none.
+    pub(super) fn set_mark_in_hand(&mut self, mark: u32) -> bool {
+        if !self.in_hand.class.is_some_and(|c| c.has_connection()) {
+            return false;
+        }
+        let record = self.in_hand.record;
+        match record.and_then(|i| self.records.get_mut(i as usize)) {
+            Some(r) => r.mark = mark,
+            None => self.in_hand.mark = mark,
+        }
+        true
     }
 
     /// A packet leaves: is it the one in hand?

@@ -105,6 +105,15 @@ fn ip() -> Vec<Plan> {
             ]
             .concat(),
         ),
+        Plan::new(
+            Layer::Ip4,
+            pipe("SetIPTTL", &["0", "64", "ADD 1", "ADD 200", "SUBTRACT 3"]),
+        ),
+        Plan::new(
+            Layer::Ip6,
+            pipe("SetIP6HLIM", &["64", "ADD 200", "SUBTRACT 3"]),
+        ),
+        Plan::new(Layer::Ip4, pipe("SetTCPMSS", &["1200", "1, ADD true"])).plain_punts(1000),
         Plan::new(Layer::Ip4, pipe("SetIPECN", &["no", "ect1", "ce"])),
         Plan::new(Layer::Ip4, pipe("MarkIPCE", &["", "true"])),
         Plan::new(Layer::Ip4, pipe("IPMirror", &["", "false"])),

@@ -14,6 +14,7 @@ mod list;
 mod names;
 mod paths;
 mod scan;
+mod suites;
 mod tree;
 
 /// Fails with all findings, one per line.

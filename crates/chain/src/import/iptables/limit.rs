@@ -44,14 +44,14 @@ impl LimitDraft {
         Ok(())
     }
 
-    /// The test of the rule.
-    pub fn test(self) -> Result<String, String> {
+    /// What it comes to.
+    pub fn limit(self) -> Result<Limit, String> {
         let limit = match self.rate {
             Some(l) => l,
             None => rate(USUAL_RATE)?,
         };
         let burst = self.burst;
-        Ok(Limit { burst, ..limit }.test())
+        Ok(Limit { burst, ..limit })
     }
 }
 

@@ -6,6 +6,8 @@
 //! the outside one, the others the other way round. Chains that these packets do not pass are not looked at. Of the
 //! host's own packets it is the same with other chains ([`Course`]).
 
+mod changes;
+mod draft;
 mod limit;
 mod nat;
 mod options;
@@ -13,10 +15,11 @@ mod script;
 #[cfg(test)]
 mod tests;
 
-use super::chains::{ChainRule, Interfaces, Target, flatten};
-use super::rule::{Devices, Hook, Rule, RuleSet, Stage, Traffic, Verdict, Way};
+use super::chains::{ChainRule, Interfaces, Target};
+use super::host;
+use super::parts::{Part, Parts};
+use super::rule::{Devices, Hook, RuleSet, Traffic, Verdict};
 use super::terms::Family;
-use crate::kinds::connections::asks;
 use crate::rules::RulePlace;
 use options::Rules;
 use script::read_tables;
@@ -128,6 +131,11 @@ fn course(traffic: Traffic) -> &'static Course {
 
 /// Reads a file; errors are (line, message).
 pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
+    host::read(request, |r| parts(text, r))
+}
+
+/// What it says of the packets that are asked for.
+fn parts(text: &str, request: &Request<'_>) -> Result<Parts, Errors> {
     let mut errors = Errors::new();
     let tables = read_tables(text, request.family, &mut errors);
     let course = course(request.traffic);
@@ -153,40 +161,27 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
         true => request.traffic.devices(course.devices),
         false => Devices::Both,
     };
-    let main = read_list(t, (table, chain, devices), request, &mut told, &mut errors);
-    let mut stages = Vec::new();
+    let mut parts = Parts {
+        main: read_list(t, (table, chain, devices), request, &mut told, &mut errors),
+        ..Parts::default()
+    };
     for (table, chain, hook, devices) in course.stages {
         let Some(t) = tables.get(table).filter(|t| whole && t.does(chain)) else {
             continue;
         };
         let devices = request.traffic.devices(*devices);
-        let l = read_list(t, (table, chain, devices), request, &mut told, &mut errors);
-        stages.push(Stage {
-            hook: *hook,
-            rules: l.rules,
-            down: l.down,
-            default: l.default.unwrap_or(Verdict::Allow),
-            policy: l.policy,
-        });
+        let part = read_list(t, (table, chain, devices), request, &mut told, &mut errors);
+        parts.stages.push((*hook, part));
     }
-    let nat = match tables.get("nat").filter(|_| whole) {
-        Some(t) => nat::read(t, course.nat, request, &mut errors),
-        None => None,
-    };
+    if let Some(t) = tables.get("nat").filter(|_| whole) {
+        parts.nat = nat::read(t, course.nat, request, &mut errors);
+    }
     if !errors.is_empty() {
         errors.dedup();
         return Err(errors);
     }
-    Ok(RuleSet {
-        down: main.down,
-        rules: main.rules,
-        default: main.default,
-        policy: Some(main.policy),
-        nat,
-        stages,
-        host: None,
-        warnings: told.warnings(),
-    })
+    parts.warnings = told.warnings();
+    Ok(parts)
 }
 
 /// Tables that are not read, with rules that forwarded packets pass.
@@ -243,14 +238,6 @@ impl Told {
     }
 }
 
-/// A chain with all that it jumps to, for both ways.
-struct List {
-    rules: Vec<Rule>,
-    down: Option<Vec<Rule>>,
-    default: Option<Verdict>,
-    policy: (Arc<RulePlace>, Option<u32>),
-}
-
 /// Reads a chain; what is wrong with it is added to `errors`.
 fn read_list(
     t: &Table<'_>,
@@ -258,7 +245,7 @@ fn read_list(
     request: &Request<'_>,
     told: &mut Told,
     errors: &mut Errors,
-) -> List {
+) -> Part {
     let policy = t.policies.get(chain).copied();
     let default = match policy {
         Some(("ACCEPT", _)) | None => Some(Verdict::Allow),
@@ -284,29 +271,20 @@ fn read_list(
     told.rejects += reader.rejects;
     told.logs += reader.logs;
     told.ipsec += reader.ipsec;
-    // nothing to walk through: its rules were not understood, or the file says nothing of it
-    let none = !reader.errors.is_empty() || !chains.contains_key(chain);
     errors.append(&mut reader.errors);
-    let mut one = |way| match flatten(&chains, chain, (way, devices), request.interfaces) {
-        _ if none => Vec::new(),
-        Ok(r) => r,
-        Err(e) => {
-            errors.push(e);
-            Vec::new()
-        }
-    };
-    let (up, down) = (one(Way::Up), one(Way::Down));
-    let line = policy.map(|(_, line)| line);
-    let asks = up.iter().chain(&down).find(|r| asks(&r.filter));
-    if let Some(r) = asks.filter(|_| table == "raw") {
-        let text = "a rule of table raw asks about connections, which are tracked behind it";
-        errors.push((r.line, text.into()));
-    }
-    List {
-        down: (up != down).then_some(down),
-        rules: up,
-        default,
-        policy: (place(request.family, table, chain, 0), line),
+    Part {
+        devices,
+        // what the file says nothing of has no rules
+        chains: match chains.contains_key(chain) {
+            true => chains,
+            false => HashMap::from([(chain.to_string(), Vec::new())]),
+        },
+        start: chain.to_string(),
+        default: default.unwrap_or(Verdict::Allow),
+        policy: Some((
+            place(request.family, table, chain, 0),
+            policy.map(|(_, line)| line),
+        )),
     }
 }
 

@@ -2,20 +2,21 @@
 
 use super::options::Rules;
 use super::{Errors, Request, Table, read_chains};
-use crate::import::chains::{Target, flatten_nat};
+use crate::import::chains::Target;
 use crate::import::host::redirected_to;
-use crate::import::nat::{NatRules, NatTarget};
-use crate::import::rule::{Devices, Way};
+use crate::import::nat::NatTarget;
+use crate::import::parts::Part;
+use crate::import::rule::Devices;
 use std::net::IpAddr;
 
-/// What a table nat says of packets that pass these chains, of which one translates destinations, the other sources;
-/// `None` if it has no rules for any. What is wrong is added to `errors`.
+/// The chains of a table nat that packets pass, of which one translates destinations, the other sources; `None` if it
+/// has no rules for any packets. What is wrong is added to `errors`.
 pub(super) fn read(
     t: &Table<'_>,
     [dst, src]: [(&str, Devices); 2],
     request: &Request<'_>,
     errors: &mut Errors,
-) -> Option<NatRules> {
+) -> Option<[Option<Part>; 2]> {
     t.passed(request.host)?;
     let mut reader = Rules {
         family: request.family,
@@ -27,20 +28,16 @@ pub(super) fn read(
         redirects: redirects(request),
         errors: Errors::new(),
     };
-    let mut out = NatRules::default();
-    for ((chain, devices), to) in [(dst, &mut out.dst), (src, &mut out.src)] {
+    let mut read = |(chain, devices): (&str, Devices)| {
         let chains = read_chains(&mut reader, t, "nat", chain);
-        if !chains.contains_key(chain) || !reader.errors.is_empty() {
-            continue;
-        }
-        let devices = request.traffic.devices(devices);
-        for (way, list) in [Way::Up, Way::Down].into_iter().zip(to) {
-            match flatten_nat(&chains, chain, (way, devices), request.interfaces) {
-                Ok(rules) => *list = rules,
-                Err(e) => errors.push(e),
-            }
-        }
-    }
+        chains.contains_key(chain).then(|| Part {
+            chains,
+            start: chain.to_string(),
+            devices: request.traffic.devices(devices),
+            ..Part::default()
+        })
+    };
+    let out = [read(dst), read(src)];
     if let Some((policy, line)) = (t.policies.values()).find(|(p, _)| *p == "DROP") {
         errors.push((
             *line,
@@ -88,8 +85,9 @@ fn options<'b>(name: &str, it: &mut impl Iterator<Item = &'b str>) -> Result<Nat
                 .ok_or_else(|| format!("expected a value behind '{w}'"))
         };
         match (name, w) {
+            // an option may be cut short where no other begins so
             ("SNAT", "--to-source" | "--to") | ("DNAT", "--to-destination" | "--to") => {
-                to = Some(place(value()?)?)
+                to = Some(place(value()?)?);
             }
             ("NETMAP", "--to") => to = Some((prefix(value()?)?, None)),
             ("MASQUERADE" | "REDIRECT", "--to-ports" | "--to") => {

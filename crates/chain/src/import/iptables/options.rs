@@ -1,8 +1,12 @@
 //! The options of a rule, as `iptables(8)` and `iptables-extensions(8)` describe them, as expressions of IPFilter.
 
+use super::changes;
+use super::draft::Draft;
 use super::limit::LimitDraft;
 use super::{Errors, Raw};
-use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, Target};
+use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, OwnTest, Target};
+use crate::import::limits::{Conditions, Rate};
+use crate::import::mark::{Change, MarkOf, MarkTest};
 use crate::import::ports::{ANY, Ports, complement, test, union};
 use crate::import::rule::Verdict;
 use crate::import::terms::{Family, icmp_type, protocol, service, tcp_flag};
@@ -48,87 +52,6 @@ pub(super) struct Rules<'a> {
     pub errors: Errors,
 }
 
-/// A rule while its options are read.
-#[derive(Default)]
-struct Draft {
-    tests: Vec<String>,
-    interfaces: Vec<InterfaceTest>,
-    protocol: Option<u8>,
-    /// A match extension that looks at the transport header, which later fragments do not have.
-    transport: bool,
-    target: Option<Target>,
-    /// A test of the connection's state.
-    state: Option<String>,
-    /// Other tests of the connection.
-    connection: Vec<String>,
-    /// Matches that are loaded so far.
-    loaded: Vec<String>,
-    /// A rate, and tests that are asked behind it.
-    limit: Option<LimitDraft>,
-    behind: Vec<String>,
-}
-
-impl Draft {
-    /// Adds a test of a match, which is asked in the order in which matches are loaded. Without a name, it is one of
-    /// the rule itself, which are asked first.
-    fn add(&mut self, of: Option<&str>, test: String) {
-        let behind = |l: &LimitDraft| of.is_some_and(|m| !l.asked_behind(m));
-        match self.limit.as_ref().is_some_and(behind) {
-            true => self.behind.push(test),
-            false => self.tests.push(test),
-        }
-    }
-
-    /// `-m NAME`
-    fn load(&mut self, name: &str) -> Result<(), String> {
-        // both ask the same
-        let of = if name == "state" { "conntrack" } else { name };
-        match name {
-            "limit" if self.limit.is_some() => return Err("match 'limit' twice".into()),
-            "limit" => self.limit = Some(LimitDraft::new(&self.loaded)),
-            "tcp" | "udp" | "icmp" | "icmp6" | "multiport" => self.transport = true,
-            "conntrack" | "state" | "comment" | "iprange" | "ttl" | "hl" | "addrtype"
-            | "policy" => {}
-            m => return Err(format!("match '{m}' is not supported")),
-        }
-        self.loaded.push(of.to_string());
-        Ok(())
-    }
-
-    /// A question about the connection.
-    fn asks(&mut self, w: &str, v: &str, not: bool) -> Result<(), String> {
-        match w {
-            "--ctdir" => {
-                let test = connection_test("direction", v)?;
-                self.connection.push(negate(test, not));
-            }
-            "--ctstatus" => {
-                let test = connection_test("status", v)?;
-                self.connection.push(negate(test, not));
-            }
-            _ if self.state.is_some() => return Err(format!("'{w}' twice")),
-            _ => self.state = Some(negate(connection_test("state", v)?, not)),
-        }
-        Ok(())
-    }
-
-    /// Adds the tests of the connection. Where there is none, a test of the state alone decides, whatever else is asked
-    /// (xt_conntrack.c).
-    fn connection_tests(&mut self) {
-        let none = "ct state invalid,untracked";
-        for t in std::mem::take(&mut self.connection) {
-            let t = match self.state.is_some() {
-                true => format!("({t} or {none})"),
-                false => format!("{t} && not {none}"),
-            };
-            self.add(Some("conntrack"), t);
-        }
-        if let Some(t) = self.state.take() {
-            self.add(Some("conntrack"), t);
-        }
-    }
-}
-
 impl Rules<'_> {
     /// What a rule says; `None` if something is wrong with it.
     pub fn rule(&mut self, raw: &Raw<'_>) -> Option<ChainRule> {
@@ -136,7 +59,7 @@ impl Rules<'_> {
         let mut it = list.iter().map(String::as_str);
         let mut d = Draft::default();
         let mut not = false;
-        let mut ok = true;
+        let mut errors = Vec::new();
         while let Some(w) = it.next() {
             if w == "!" {
                 not = !not;
@@ -144,8 +67,7 @@ impl Rules<'_> {
             }
             let result = self.option(w, std::mem::take(&mut not), &mut it, &mut d);
             if let Err(e) = result {
-                self.errors.push((raw.line, e));
-                ok = false;
+                errors.push(e);
                 if w == "-m" || w == "--match" || w == "-j" || w == "--jump" {
                     // its options mean nothing to us
                     break;
@@ -159,21 +81,32 @@ impl Rules<'_> {
                 Family::V6 => "not ip frag".into(),
             });
         }
-        match d.limit.take().map(LimitDraft::test) {
-            None => {}
-            Some(Ok(test)) => {
-                d.tests.push(test);
-                d.tests.append(&mut d.behind);
-            }
+        let behind = std::mem::take(&mut d.behind);
+        let rate = match d.limit.take().map(LimitDraft::limit) {
+            None => None,
+            Some(Ok(limit)) => Some(Rate { limit, behind }),
             Some(Err(e)) => {
-                self.errors.push((raw.line, e));
-                ok = false;
+                errors.push(e);
+                None
             }
+        };
+        // what may come to no packet is refused where one comes to it
+        let idle = !d.marks.is_empty() || !d.interfaces.is_empty();
+        let refused = (idle && !errors.is_empty()).then(|| errors.join("; "));
+        if !idle && !errors.is_empty() {
+            let line = raw.line;
+            self.errors.extend(errors.into_iter().map(|e| (line, e)));
+            return None;
         }
-        ok.then(|| ChainRule {
+        Some(ChainRule {
             tests: d.tests,
             interfaces: d.interfaces,
+            own: d.own,
+            marks: d.marks,
+            rate,
+            changes: d.changes,
             target: d.target.unwrap_or(Target::Nothing),
+            refused,
             line: raw.line,
             place: None,
         })
@@ -189,6 +122,34 @@ impl Rules<'_> {
     ) -> Result<(), String> {
         let mut not = not;
         match w {
+            // of the match before it
+            "--limit-iface-in" | "--limit-iface-out" => {
+                let last = d.last_own();
+                let last = last
+                    .ok_or_else(|| format!("'{w}' needs '--src-type' or '--dst-type' before it"))?;
+                last.at = Some(w == "--limit-iface-out");
+                Ok(())
+            }
+            "--src-type" | "--dst-type" => {
+                let v = value(w, it, &mut not)?;
+                self.address_type(w, v, not, d)
+            }
+            "--mark" => {
+                let v = value(w, it, &mut not)?;
+                let of = d
+                    .mark_of
+                    .ok_or("'--mark' needs '-m mark' or '-m connmark'")?;
+                let test = changes::mark_test(of, v, not)?;
+                let name = match of {
+                    MarkOf::Packet => "mark",
+                    MarkOf::Connection => "connmark",
+                };
+                match d.is_behind(name) {
+                    true => d.behind.marks.push(test),
+                    false => d.marks.push(test),
+                }
+                Ok(())
+            }
             "-s" | "--source" | "--src" | "-d" | "--destination" | "--dst" => {
                 let v = value(w, it, &mut not)?;
                 self.addresses(w, v, not, d)
@@ -236,6 +197,11 @@ impl Rules<'_> {
             "-j" | "--jump" | "-g" | "--goto" => {
                 let v = value(w, it, &mut not)?;
                 let goto = w == "-g" || w == "--goto";
+                let about = (self.family, self.interfaces);
+                if let Some(found) = changes::target(v, about, it).filter(|_| !goto) {
+                    d.changes = found?;
+                    return Ok(());
+                }
                 d.target = Some(self.target(v, goto, it)?);
                 Ok(())
             }
@@ -290,7 +256,6 @@ impl Rules<'_> {
             },
             // whichever it is, there is none
             "--dir" if !*not => return value(w, it, not).map(|_| None),
-            "--src-type" | "--dst-type" => self.address_type(&w[2..5], value(w, it, not)?)?,
             "--icmp-type" | "--icmpv6-type" => {
                 let v = value(w, it, not)?;
                 needs(d, self.family.icmp(), w)?;
@@ -347,24 +312,23 @@ impl Rules<'_> {
     }
 
     /// An address of the host itself, as its routes say.
-    fn address_type(&self, way: &str, v: &str) -> Result<String, String> {
+    fn address_type(&self, w: &str, v: &str, not: bool, d: &mut Draft) -> Result<(), String> {
         if v != "LOCAL" {
             return Err(format!(
                 "address type '{v}' is not supported; there is LOCAL"
             ));
         }
-        let own: Vec<_> = (self.interfaces.own.iter())
-            .filter(|a| a.is_ipv6() == (self.family == Family::V6))
-            .map(|a| format!("{way} host {a}"))
-            .collect();
-        match own.is_empty() {
-            true => Err(
-                "the rule asks for the router's own addresses: say them with \
-                         'addresses: { inside: [192.168.1.1/24], outside: [203.0.113.1/24] }'"
-                    .into(),
-            ),
-            false => Ok(format!("({})", own.join(" or "))),
+        let test = OwnTest {
+            src: w == "--src-type",
+            at: None,
+            not,
+            six: self.family == Family::V6,
+        };
+        match d.is_behind("addrtype") {
+            true => d.behind.own.push(test),
+            false => d.own.push(test),
         }
+        Ok(())
     }
 
     fn address_range(&self, way: &str, v: &str) -> Result<String, String> {
@@ -442,8 +406,7 @@ impl Rules<'_> {
                 Target::Nothing
             }
             // the targets of extensions are written in capitals; chains may be, too, but then they are in the file
-            "MARK" | "CONNMARK" | "NFQUEUE" | "QUEUE" | "TCPMSS" | "TOS" | "DSCP" | "TTL"
-            | "HL" | "CT" | "NOTRACK" | "TEE" | "TPROXY" | "SET" | "ULOG" | "CLASSIFY"
+            "NFQUEUE" | "QUEUE" | "TOS" | "TEE" | "TPROXY" | "SET" | "ULOG" | "CLASSIFY"
             | "SECMARK" | "CONNSECMARK" | "AUDIT" | "TRACE" | "IDLETIMER" | "SYNPROXY" => {
                 return Err(format!("target '{v}' is not supported"));
             }
@@ -507,37 +470,11 @@ fn value<'b>(
     v.ok_or_else(|| format!("expected a value behind '{w}'"))
 }
 
-/// A test of a packet's connection: a list of values as `iptables` writes them, in the words of firewall rules.
-fn connection_test(key: &str, list: &str) -> Result<String, String> {
-    let (mut values, mut translated) = (Vec::new(), Vec::new());
-    for v in list.split(',') {
-        let name = v.to_lowercase().replace('_', "-");
-        // as states, these are of connections that are translated, whatever else they are
-        if matches!(name.as_str(), "snat" | "dnat") {
-            translated.push(name);
-            continue;
-        }
-        ConnTest::parse(key, &name)
-            .map_err(|_| format!("connection {key} '{v}' is not supported"))?;
-        values.push(name);
-    }
-    let plain = format!("ct {key} {}", values.join(","));
-    let translated = match translated.is_empty() {
-        true => return Ok(plain),
-        false => format!("ct status {}", translated.join(",")),
-    };
-    match values.is_empty() {
-        true => Ok(translated),
-        false => Ok(format!("({plain} or {translated})")),
-    }
-}
-
 /// The match that an option is of; none of those that every rule has.
 fn match_of(w: &str) -> Option<&'static str> {
     Some(match w {
         "--syn" | "--tcp-flags" => "tcp",
         "--src-range" | "--dst-range" => "iprange",
-        "--src-type" | "--dst-type" => "addrtype",
         "--icmp-type" => "icmp",
         "--icmpv6-type" => "icmp6",
         "--pol" => "policy",
@@ -547,7 +484,7 @@ fn match_of(w: &str) -> Option<&'static str> {
     })
 }
 
-fn negate(test: String, not: bool) -> String {
+pub(super) fn negate(test: String, not: bool) -> String {
     if not { format!("not {test}") } else { test }
 }
 

@@ -1,5 +1,6 @@
 //! The reader of `iptables-save`, rule by rule and file by file.
 
+use super::super::rule::Way;
 use super::*;
 
 fn read(text: &str, chain: Option<&str>) -> Result<RuleSet, Errors> {
@@ -7,6 +8,7 @@ fn read(text: &str, chain: Option<&str>) -> Result<RuleSet, Errors> {
         inside: Some("lan0".into()),
         outside: Some("wan0".into()),
         own: vec!["203.0.113.1".parse().unwrap()],
+        ..Interfaces::default()
     };
     let request = Request {
         family: Family::V4,
@@ -151,24 +153,78 @@ fn rates() {
          -A own -s 10.0.0.0/8 -j DROP",
     )
     .unwrap();
-    let (two, three, four) = (
-        "limit_ip_filter_FORWARD_2/2/3/60/5/packets/within",
-        "limit_ip_filter_FORWARD_3/3/3/3600/5/packets/within",
-        "limit_ip_filter_own_1/4/1/1/9/packets/within",
-    );
     assert_eq!(
-        lines(&set.rules),
+        sections(&set),
         [
-            format!("5: allow tcp && dst host 10.0.0.1 && ask {two}"),
-            format!("5: allow tcp && dst host 10.0.0.1 && limit {two} && ct state new"),
-            format!("6: allow udp && ask {three}"),
-            format!("7: allow udp && limit {three} && ct state new && ask {four}"),
-            format!(
-                "8: deny udp && limit {three} && not (ct state new && limit {four}) && src net 10.0.0.0/8"
-            ),
+            "5: allow tcp && dst host 10.0.0.1 -> 1, 5: allow all -> 2",
+            "limit_ip_filter_FORWARD_2 3/60 5: 9, 2",
+            "6: allow udp -> 3, 6: allow all -> 4",
+            "limit_ip_filter_FORWARD_3 3/3600 5: 5, 4",
+            "",
+            // the chain that is jumped to, and who comes back from it
+            "7: allow ct state new -> 6, 7: allow all -> 7",
+            "limit_ip_filter_own_1 1/1 9: 8, 7",
+            "8: deny src net 10.0.0.0/8",
+            "",
+            "5: allow ct state new, 6: allow udp -> 3, 6: allow all -> 4",
         ]
     );
     assert_eq!(set.down, None);
+    // a mark in front of a rate, and one behind it
+    let set = forward(
+        "-A FORWARD -p udp -j MARK --set-mark 1\n\
+         -A FORWARD -m mark --mark 1 -m limit -j ACCEPT\n\
+         -A FORWARD -m limit -m mark --mark 1 -j ACCEPT",
+    )
+    .unwrap();
+    assert_eq!(
+        sections(&set),
+        [
+            "4: allow udp -> 1, 6: allow all -> 2",
+            "5: allow all -> 5",
+            "limit_ip_filter_FORWARD_3 3/3600 5: 4, 3",
+            "",
+            "",
+            "limit_ip_filter_FORWARD_2 3/3600 5: 7, 6",
+            "6: allow all -> 8",
+            "5: allow all",
+            "limit_ip_filter_FORWARD_3 3/3600 5: 10, 9",
+            "",
+            "6: allow all",
+        ]
+    );
+}
+
+/// The sections of a set's list: its rules with the sections that they lead to, or its bucket with those within its
+/// rate and beyond it.
+fn sections(set: &RuleSet) -> Vec<String> {
+    use super::super::rule::{Rule, Section};
+    let of = |rules: &[Rule]| -> String {
+        let one = |(r, text): (&Rule, String)| match r.onward.as_ref().and_then(|o| o.section) {
+            Some(n) => format!("{text} -> {n}"),
+            None => text,
+        };
+        let all: Vec<String> = rules.iter().zip(lines(rules)).map(one).collect();
+        all.join(", ")
+    };
+    let more = set.sections[0].more.iter().map(|s| match s {
+        Section::Rules(rules) => of(rules),
+        Section::Rate {
+            bucket,
+            within,
+            beyond,
+            ..
+        } => {
+            let l = bucket.limit;
+            let name = &bucket.name;
+            format!(
+                "{name} {}/{} {}: {within}, {beyond}",
+                l.rate, l.per, l.burst
+            )
+        }
+        Section::Connection { .. } => "by connection".to_string(),
+    });
+    [of(&set.rules)].into_iter().chain(more).collect()
 }
 
 #[test]
@@ -241,9 +297,12 @@ fn other_tables_are_stages() {
     assert_eq!(set.stages[2].policy.1, Some(8));
     assert_eq!(set.stages[2].policy.0.table, "mangle");
     let e = file("-m state --state NEW -j DROP", "-j ACCEPT").unwrap_err();
-    assert!(e[0].0 == 3 && e[0].1.contains("table raw asks"), "{e:?}");
-    let e = file("-j ACCEPT", "-p tcp -j TCPMSS --clamp-mss-to-pmtu").unwrap_err();
-    assert!(e[0].0 == 9 && e[0].1.contains("TCPMSS"), "{e:?}");
+    assert!(
+        e[0].0 == 3 && e[0].1.contains("before they are tracked"),
+        "{e:?}"
+    );
+    let e = file("-j ACCEPT", "-p tcp -j TOS --set-tos 4").unwrap_err();
+    assert!(e[0].0 == 9 && e[0].1.contains("TOS"), "{e:?}");
     // without a table filter nothing is filtered
     let set = read("*mangle\n-A FORWARD -p 89 -j DROP\nCOMMIT\n", None).unwrap();
     assert_eq!((set.rules.len(), set.stages.len()), (0, 1));
@@ -295,10 +354,10 @@ fn table_nat_is_read_beside_table_filter() {
     let frag = "ip[6:2] & 8191 == 0";
     let masquerades = "13 POSTROUTING: src net 10.0.0.0/8 -> 203.0.113.1 random";
     let stays = "12 POSTROUTING: src net 10.9.0.0/16 -> stays";
-    let (dst, src) = nat.of(Way::Up);
+    let [(dst, _), (src, _)] = nat.of(Way::Up);
     assert_eq!(texts(dst), [""; 0]);
     assert_eq!(texts(src), [stays, masquerades]);
-    let (dst, src) = nat.of(Way::Down);
+    let [(dst, _), (src, _)] = nat.of(Way::Down);
     let docker = format!(
         "16 DOCKER: (dst host 203.0.113.1) && tcp && dst port 80 && {frag} -> 10.0.0.2 8080"
     );
@@ -308,7 +367,7 @@ fn table_nat_is_read_beside_table_filter() {
     );
     assert_eq!(texts(dst), [docker, forward]);
     assert_eq!(texts(src), [stays, "14 POSTROUTING: all -> 192.168.0.0/16"]);
-    let masquerade = &nat.of(Way::Up).1[1].target;
+    let masquerade = &nat.of(Way::Up)[1].0[1].target;
     assert!(
         masquerade
             .range((None, None))
@@ -385,15 +444,8 @@ fn what_cannot_be_expressed_is_refused_by_name() {
         "match 'recent' is not supported"
     );
     assert_eq!(
-        wrong("-m limit --limit x -j ACCEPT"),
-        "rate 'x': expected something like 10/minute"
-    );
-    assert!(wrong("-m limit ! --limit 3/s -j ACCEPT").contains("no '!'"));
-    assert!(wrong("--limit 3/s -j ACCEPT").contains("needs '-m limit'"));
-    assert!(wrong("-m limit --limit-burst 0 -j ACCEPT").contains("expected 1 to"));
-    assert_eq!(
-        wrong("-p tcp -j MARK --set-mark 1"),
-        "target 'MARK' is not supported"
+        wrong("-p tcp -j TOS --set-tos 4"),
+        "target 'TOS' is not supported"
     );
     assert_eq!(
         wrong("--dport 80 -j ACCEPT"),
@@ -465,4 +517,81 @@ fn ipv6() {
         lines(&set.rules),
         ["3: deny src net fd00::/8 && icmp6 && (icmp6[0:1] == 128) && not ip frag"]
     );
+}
+
+/// Rules behind those that change packets are asked for packets as they are then; a mark is known where it is asked for.
+#[test]
+fn marks_and_changes_go_on() {
+    use super::super::rule::{Section, Step};
+    let set = read(
+        "*mangle
+:PREROUTING ACCEPT [0:0]
+-A PREROUTING -i lan0 -j MARK --set-xmark 0x2/0xff
+-A PREROUTING -p tcp -m tcp --syn -j TCPMSS --set-mss 1200
+COMMIT
+*filter
+:FORWARD DROP [0:0]
+-A FORWARD -m mark --mark 0x2/0xf -j ACCEPT
+-A FORWARD -i cali+ -m rpfilter --invert -j DROP
+COMMIT
+",
+        None,
+    )
+    .unwrap();
+    assert_eq!(set.marks, [(0, false), (2, false)]);
+    let stage = &set.stages[0];
+    let onward = |r: &super::super::rule::Rule| r.onward.clone().unwrap();
+    let first = onward(&stage.rules[0]);
+    assert_eq!((first.steps, first.section), (vec![Step::Mark(1)], Some(1)));
+    // in both sections
+    let Section::Rules(behind) = &stage.sections[0].more[0] else {
+        panic!("{stage:?}");
+    };
+    let down = stage.down.as_ref().unwrap();
+    for r in [&behind[0], &down[0]] {
+        assert_eq!(
+            onward(r).steps,
+            [Step::Header("SetTCPMSS(1200, ADD true)".into())]
+        );
+    }
+    // the answer stands in the place of the question
+    assert_eq!(lines(&set.rules), ["8: allow all"]);
+    assert!(set.down.unwrap().is_empty());
+    assert!(set.sections.iter().all(|s| s.more.is_empty()));
+    assert!(set.warnings.is_empty(), "{:?}", set.warnings);
+    let set = forward("-A FORWARD -p udp -j MARK --set-mark 0x100").unwrap();
+    assert!(set.marks.is_empty() && set.rules.is_empty());
+    assert!(set.warnings[0].contains("1 rules set marks that no rule asks for"));
+}
+
+/// Own addresses of the interface that a packet goes out by.
+#[test]
+fn own_addresses_of_an_interface() {
+    let interfaces = Interfaces {
+        inside: Some("lan0".into()),
+        outside: Some("wan0".into()),
+        own: vec![
+            "192.168.1.1".parse().unwrap(),
+            "203.0.113.1".parse().unwrap(),
+        ],
+        at: [
+            vec!["192.168.1.1".parse().unwrap()],
+            vec!["203.0.113.1".parse().unwrap()],
+        ],
+        ..Interfaces::default()
+    };
+    let request = Request {
+        family: Family::V4,
+        chain: None,
+        interfaces: &interfaces,
+    };
+    let rule = "-A FORWARD -m addrtype ! --src-type LOCAL --limit-iface-out -m addrtype --src-type LOCAL -j ACCEPT";
+    let text = format!("*filter\n:FORWARD DROP [0:0]\n{rule}\nCOMMIT\n");
+    let set = parse(&text, &request).unwrap();
+    assert_eq!(
+        set.rules[0].filter,
+        "not (src host 203.0.113.1) && (src host 192.168.1.1 or src host 203.0.113.1)"
+    );
+    let down = &set.down.unwrap()[0].filter;
+    assert!(down.starts_with("not (src host 192.168.1.1) && "), "{down}");
 }

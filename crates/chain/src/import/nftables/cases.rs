@@ -5,7 +5,8 @@
 
 use super::expr::{Draft, Reader};
 use super::set;
-use crate::import::chains::{InterfaceTest, Target};
+use crate::import::chains::{InterfaceTest, OwnTest, Target};
+use crate::import::mark::MarkTest;
 use serde_json::{Value, json};
 
 /// Most rules that one becomes.
@@ -16,6 +17,8 @@ const MAX_CASES: usize = 100_000;
 pub(super) struct Case {
     pub tests: Vec<String>,
     pub interfaces: Vec<InterfaceTest>,
+    pub own: Vec<OwnTest>,
+    pub marks: Vec<MarkTest>,
     /// Of a verdict map's element.
     pub target: Option<Target>,
 }
@@ -53,26 +56,60 @@ impl Reader<'_> {
         Ok(out)
     }
 
-    /// `KEY . KEY { VALUE . VALUE, ... }`.
+    /// `KEY . KEY { VALUE . VALUE, ... }`; with `!=`, what is in none of them is asked of the rule itself, and `None` comes
+    /// back.
     pub(super) fn concatenated(
         &mut self,
         v: &Value,
         table: &str,
-        d: &Draft,
-    ) -> Result<Vec<Case>, String> {
+        d: &mut Draft,
+    ) -> Result<Option<Vec<Case>>, String> {
         let op = v.get("op").and_then(Value::as_str).unwrap_or("==");
-        if !matches!(op, "==" | "in") {
+        if !matches!(op, "==" | "in" | "!=") {
             return Err(format!("'{op}' with concatenated values is not supported"));
         }
         let (Some(key), Some(right)) = (v.get("left"), v.get("right")) else {
             return Err("a match without 'left' and 'right'".into());
         };
+        let not = op == "!=";
+        if not {
+            self.headers_of(key, d)?;
+        }
         let mut out = Vec::new();
         for value in self.sets.values(table, right)? {
             out.extend(self.case(key, value, table, d)?);
             bounded(&out)?;
         }
-        Ok(out)
+        if !not {
+            return Ok(Some(out));
+        }
+        for case in out {
+            if !case.interfaces.is_empty() || !case.marks.is_empty() || !case.own.is_empty() {
+                return Err(
+                    "'!=' with concatenated values of others than header fields is not supported"
+                        .into(),
+                );
+            }
+            d.tests.push(format!("not ({})", case.tests.join(" && ")));
+        }
+        Ok(None)
+    }
+
+    /// What is asked of a packet's headers is asked of packets that have them, whether it holds or not.
+    fn headers_of(&self, key: &Value, d: &mut Draft) -> Result<(), String> {
+        let parts = key.get("concat").and_then(Value::as_array);
+        for part in parts.into_iter().flatten() {
+            let of = part.get("payload").and_then(|p| p.get("protocol"));
+            match of.and_then(Value::as_str) {
+                Some("ip" | "ip6" | "th") => {}
+                Some(protocol) => self.needs(protocol, d)?,
+                None => {
+                    let text = "'!=' with concatenated values of others than header fields is not supported";
+                    return Err(text.into());
+                }
+            }
+        }
+        Ok(())
     }
 
     /// What one element adds: `None`, where it takes no packet of this family.
@@ -99,6 +136,8 @@ impl Reader<'_> {
         Ok((!own.never).then_some(Case {
             tests: own.tests,
             interfaces: own.interfaces,
+            own: own.own,
+            marks: own.marks,
             target: None,
         }))
     }

@@ -1,9 +1,10 @@
 //! The expressions of a rule.
 
-use super::cases::Case;
+use super::changes;
+use super::limit::Limited;
 use super::set::{self, Sets};
-use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, Target};
-use crate::import::limits::Limit;
+use crate::import::chains::{InterfaceTest, Interfaces, OwnTest, Target};
+use crate::import::mark::MarkTest;
 use crate::import::ports::{complement, test, union};
 use crate::import::rule::Verdict;
 use crate::import::terms::{Family, icmp_type, tcp_flag};
@@ -33,12 +34,14 @@ pub struct Reader<'a> {
 pub(super) struct Draft {
     pub tests: Vec<String>,
     pub interfaces: Vec<InterfaceTest>,
+    pub own: Vec<OwnTest>,
+    pub marks: Vec<MarkTest>,
     /// Protocols that are left by the tests so far; `None`: any.
     protocols: Option<Vec<u8>>,
     /// It cannot match a packet of this family.
     pub never: bool,
-    /// A rate is asked behind so many tests of interfaces.
-    limited: Option<usize>,
+    /// A rate, and behind what it is asked.
+    pub limited: Option<Limited>,
 }
 
 impl Draft {
@@ -49,35 +52,7 @@ impl Draft {
             ..Draft::default()
         }
     }
-
-    /// Is there something behind the rate that a list cannot ask there? `several`: the rule becomes several.
-    fn narrowed(&self, several: bool) -> Option<String> {
-        let asked = self.limited?;
-        let narrowed = self.never || several || self.interfaces.len() > asked;
-        narrowed.then(|| NARROWED.to_string())
-    }
-
-    /// Adds a rate; `several`: the rule is several already.
-    fn limit(&mut self, v: &Value, several: bool) -> Result<(), String> {
-        // packets of the other family do not come there
-        if self.never {
-            return Ok(());
-        }
-        if several || self.limited.is_some() {
-            return Err(
-                "statement 'limit' behind another one, a map or a concatenation is not supported"
-                    .into(),
-            );
-        }
-        self.tests.push(limit(v)?.test());
-        self.limited = Some(self.interfaces.len());
-        Ok(())
-    }
 }
-
-/// Why a rate cannot be where it is, if it cannot.
-const NARROWED: &str = "statement 'limit' in front of interfaces, families, maps or concatenations is not supported: \
-                        packets that these leave out would be counted, too; put it behind them";
 
 /// One comparison.
 struct Match<'a> {
@@ -87,97 +62,6 @@ struct Match<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads a rule, which may be several one behind the other ([`super::cases`]). None: it is about the other family.
-    pub fn rule(
-        &mut self,
-        body: &Value,
-        table: &str,
-        line: u32,
-    ) -> Result<Vec<ChainRule>, Vec<String>> {
-        let mut d = Draft::default();
-        let mut errors = Vec::new();
-        let mut target = Target::Nothing;
-        let mut cases: Option<Vec<Case>> = None;
-        for e in body
-            .get("expr")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-        {
-            let Some((kind, v)) = e.as_object().and_then(|m| m.iter().next()) else {
-                errors.push("an expression that is no object".to_string());
-                continue;
-            };
-            let mapped = |c: &Vec<Case>| c.iter().any(|c| c.target.is_some());
-            if cases.as_ref().is_some_and(mapped) && !matches!(kind.as_str(), "counter" | "log") {
-                errors.push(format!("statement '{kind}' behind 'vmap' is not supported"));
-                continue;
-            }
-            let several =
-                kind == "vmap" || v.get("left").is_some_and(|l| l.get("concat").is_some());
-            let result = match kind.as_str() {
-                _ if several && cases.is_some() => {
-                    Err("a rule with several maps or concatenations is not supported".into())
-                }
-                "match" if several => self.concatenated(v, table, &d).map(|c| cases = Some(c)),
-                "match" => self.comparison(v, table, &mut d),
-                "counter" => Ok(()),
-                "continue" => Ok(()),
-                "log" => {
-                    self.logs += 1;
-                    Ok(())
-                }
-                "accept" | "drop" | "reject" | "return" | "jump" | "goto" => {
-                    self.rejects += usize::from(kind == "reject");
-                    self.verdict(kind, v, table).map(|t| target = t)
-                }
-                "snat" | "dnat" | "masquerade" | "redirect" if self.nat => {
-                    match super::nat::target(kind, v, self.family, self.redirects) {
-                        Ok(Some(t)) => {
-                            target = Target::Nat(t);
-                            Ok(())
-                        }
-                        Ok(None) => {
-                            d.never = true;
-                            Ok(())
-                        }
-                        Err(e) => Err(e),
-                    }
-                }
-                "vmap" => self.verdict_map(v, table, &d).map(|c| cases = Some(c)),
-                "limit" => d.limit(v, cases.is_some()),
-                other => Err(format!("statement '{other}' is not supported")),
-            };
-            if let Err(e) = result {
-                errors.push(e);
-            }
-        }
-        // a rule that only counts or logs keeps a rate for nobody
-        let decides = target != Target::Nothing || cases.is_some();
-        match d.narrowed(cases.is_some()).filter(|_| decides) {
-            Some(why) => errors.push(why),
-            None if d.never => return Ok(Vec::new()),
-            None => {}
-        }
-        if !errors.is_empty() {
-            return Err(errors);
-        }
-        let one = Case {
-            tests: Vec::new(),
-            interfaces: Vec::new(),
-            target: None,
-        };
-        let rule = |case: Case| ChainRule {
-            tests: d.tests.iter().cloned().chain(case.tests).collect(),
-            interfaces: [d.interfaces.clone(), case.interfaces].concat(),
-            target: case.target.unwrap_or_else(|| target.clone()),
-            line,
-            place: None,
-        };
-        let cases = cases.unwrap_or_else(|| vec![one]);
-        Ok(cases.into_iter().map(rule).collect())
-    }
-
     /// What a statement, or a verdict of a map, does with packets.
     pub(super) fn verdict(&self, kind: &str, v: &Value, table: &str) -> Result<Target, String> {
         let goal = || {
@@ -223,6 +107,15 @@ impl Reader<'_> {
             return Err("a match without 'left' and 'right'".into());
         };
         let m = Match { op, right, table };
+        if let Some((of, mask)) = changes::masked_mark(left) {
+            let values = self.sets.values(table, right)?;
+            d.marks.push(changes::mark_test(of, mask?, op, &values)?);
+            return Ok(());
+        }
+        if let Some(fib) = left.get("fib") {
+            d.own.push(self.own_address(fib, &m)?);
+            return Ok(());
+        }
         if let Some(p) = left.get("payload") {
             let s = |k: &str| p.get(k).and_then(Value::as_str).unwrap_or("");
             return self.payload(s("protocol"), s("field"), &m, d);
@@ -259,6 +152,51 @@ impl Reader<'_> {
             },
         );
         Err(format!("match on '{what}' is not supported"))
+    }
+
+    /// The packet has a header of this protocol.
+    pub(super) fn needs(&self, protocol: &str, d: &mut Draft) -> Result<(), String> {
+        let number = match (protocol, self.family) {
+            ("tcp", _) => 6,
+            ("udp", _) => 17,
+            ("icmp", Family::V4) | ("icmpv6", Family::V6) => self.family.icmp(),
+            _ => return Err(format!("'!=' with values of '{protocol}' is not supported")),
+        };
+        need(number, self.family, d);
+        Ok(())
+    }
+
+    /// `fib saddr type local`, `fib daddr . oif type != local`.
+    fn own_address(&self, fib: &Value, m: &Match<'_>) -> Result<OwnTest, String> {
+        let flags = fib.get("flags").and_then(Value::as_array);
+        let flags: Vec<&str> = flags
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        let result = fib.get("result").and_then(Value::as_str).unwrap_or("");
+        let unknown = || {
+            format!(
+                "match on 'fib {} {result}' is not supported",
+                flags.join(" . ")
+            )
+        };
+        let at = match flags.as_slice() {
+            [_] => None,
+            [_, "iif"] => Some(false),
+            [_, "oif"] => Some(true),
+            _ => return Err(unknown()),
+        };
+        let side = flags.first().copied().unwrap_or("");
+        if result != "type" || !matches!(side, "saddr" | "daddr") || m.right != "local" {
+            return Err(unknown());
+        }
+        Ok(OwnTest {
+            src: side == "saddr",
+            at,
+            not: negated(m.op, "'fib ... type'")?,
+            six: self.family == Family::V6,
+        })
     }
 
     fn payload(
@@ -443,6 +381,13 @@ impl Reader<'_> {
     /// `tcp flags syn` (one of them is set), `tcp flags & mask == value`.
     fn flags(&mut self, mask: Option<&Value>, m: &Match<'_>, d: &mut Draft) -> Result<(), String> {
         need(6, self.family, d);
+        if let (None, Some(set)) = (mask, m.right.get("set").and_then(Value::as_array)) {
+            // these values, all bits of them
+            let one = |v: &Value| Ok(format!("tcp[13:1] == {}", bits(set::plain(v))?));
+            let all = set.iter().map(one).collect::<Result<Vec<_>, String>>()?;
+            d.tests.push(equality(any_of(all), m.op, "TCP flags")?);
+            return Ok(());
+        }
         let value = bits(m.right)?;
         let t = match (mask, m.op) {
             (None, "in") => format!("tcp[13:1] & {value} != 0"),
@@ -455,37 +400,6 @@ impl Reader<'_> {
         d.tests.push(t);
         Ok(())
     }
-}
-
-/// `limit rate [over] N[ UNIT]/PER [burst N[ UNIT]]`
-fn limit(v: &Value) -> Result<Limit, String> {
-    let text = |k: &str| v.get(k).and_then(Value::as_str);
-    let number = |k: &str| v.get(k).and_then(Value::as_u64);
-    let unit = |k: &str| match text(k) {
-        None | Some("packets") => Ok(None),
-        Some("bytes") => Ok(Some(1)),
-        Some("kbytes") => Ok(Some(1 << 10)),
-        Some("mbytes") => Ok(Some(1 << 20)),
-        Some(other) => Err(format!("unit '{other}' of statement 'limit'")),
-    };
-    let per = match text("per") {
-        Some("second") => 1,
-        Some("minute") => 60,
-        Some("hour") => 3600,
-        Some("day") => 86_400,
-        Some("week") => 604_800,
-        _ => return Err("statement 'limit' by name is not supported".into()),
-    };
-    let rate = number("rate").ok_or("a 'limit' without 'rate'")?;
-    let of_rate: Option<u64> = unit("rate_unit")?;
-    let of_burst = unit("burst_unit")?.unwrap_or(1);
-    Ok(Limit {
-        rate: rate.saturating_mul(of_rate.unwrap_or(1)),
-        per,
-        burst: number("burst").unwrap_or(0).saturating_mul(of_burst),
-        bytes: of_rate.is_some(),
-        over: v.get("inv").and_then(Value::as_bool).unwrap_or(false),
-    })
 }
 
 /// A test of a packet's connection, in the words of firewall rules.

@@ -6,18 +6,22 @@
 //! IPv6 rules. JSON has no lines: places are those of each rule's text in the file.
 
 mod cases;
+mod changes;
 mod course;
 mod expr;
+mod limit;
 mod nat;
+mod rule;
 mod set;
 #[cfg(test)]
 mod tests;
 
-use super::chains::{ChainRule, Target, flatten};
+use super::chains::{ChainRule, Target};
+use super::host;
 use super::iptables::Request;
-use super::rule::{Devices, Hook, RuleSet, Stage, Verdict, Way};
+use super::parts::{Part, Parts};
+use super::rule::{Devices, Hook, RuleSet, Verdict};
 use super::terms::Family;
-use crate::kinds::connections::asks;
 use crate::rules::RulePlace;
 use course::{choose, devices, place_of, position};
 use serde_json::Value;
@@ -63,6 +67,11 @@ fn refuse_others(found: &Objects<'_>, request: &Request<'_>, errors: &mut Errors
 
 /// Reads a file; errors are (line, message).
 pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
+    host::read(request, |r| parts(text, r))
+}
+
+/// What it says of the packets that are asked for.
+fn parts(text: &str, request: &Request<'_>) -> Result<Parts, Errors> {
     let root: Value = serde_json::from_str(text).map_err(|e| {
         let line = u32::try_from(e.line()).unwrap_or(1).max(1);
         vec![(line, format!("no JSON: {e}"))]
@@ -103,7 +112,11 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
         nat: false,
         redirects: nat::redirects(request),
     };
-    let chains = read_chains(&mut reader, &start, rules, &mut errors);
+    let chains = match start.is_empty() {
+        // no chain filters these packets
+        true => HashMap::from([(start.clone(), Vec::new())]),
+        false => read_chains(&mut reader, &start, rules, &mut errors),
+    };
     let stages = match request.chain {
         None => read_stages(&mut reader, (&found, &start), request, &mut errors),
         Some(_) => Vec::new(),
@@ -113,51 +126,34 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
         None => nat::read(&mut reader, &found, request, &mut errors),
         Some(_) => None,
     };
-    let mut tests = chains.values().flatten().flat_map(|r| &r.tests);
-    let mut behind = stages
-        .iter()
-        .flat_map(|s| s.rules.iter().chain(s.down.iter().flatten()));
-    if nat.is_some() || tests.any(|t| asks(t)) || behind.any(|r| asks(&r.filter)) {
-        errors.extend(found.untracked.iter().map(|(line, what)| {
-            let text = format!("{what} is not supported where rules ask about connections");
-            (*line, text)
-        }));
-    }
     if !errors.is_empty() {
         return Err(errors);
     }
-    let main = match request.chain {
+    let known = match request.chain {
         None => devices(course::hook_of(request.traffic), request.traffic),
         Some(_) => Devices::Both,
     };
-    let mut one = |way| match flatten(&chains, &start, (way, main), request.interfaces) {
-        // no chain filters these packets
-        _ if start.is_empty() => Vec::new(),
-        Ok(r) => r,
-        Err(e) => {
-            errors.push(e);
-            Vec::new()
-        }
-    };
-    let (up, down) = (one(Way::Up), one(Way::Down));
-    if !errors.is_empty() {
-        errors.dedup();
-        return Err(errors);
-    }
-    let family = (rules.get(&start).and_then(|l| l.first())).map_or(&Value::Null, |(b, _)| *b);
-    let of_chain = RulePlace {
-        handle: None,
-        ..RulePlace::clone(&place(&start, family, 0))
-    };
-    Ok(RuleSet {
-        down: (up != down).then_some(down),
-        rules: up,
-        default: Some(default),
-        policy: (!start.is_empty()).then(|| (Arc::new(of_chain), None)),
-        nat,
+    Ok(Parts {
+        main: Part {
+            chains,
+            default,
+            policy: (!start.is_empty()).then(|| (policy_of(&start, rules), None)),
+            start,
+            devices: known,
+        },
         stages,
-        host: None,
+        nat,
         warnings: warnings(rejects, logs),
+    })
+}
+
+/// The place of a chain's policy.
+fn policy_of(chain: &str, rules: &HashMap<String, Vec<(&Value, u32)>>) -> Arc<RulePlace> {
+    let first = rules.get(chain).and_then(|l| l.first());
+    let body = first.map_or(&Value::Null, |(b, _)| *b);
+    Arc::new(RulePlace {
+        handle: None,
+        ..RulePlace::clone(&place(chain, body, 0))
     })
 }
 
@@ -181,7 +177,7 @@ fn read_stages(
     (found, start): (&Objects<'_>, &str),
     request: &Request<'_>,
     errors: &mut Errors,
-) -> Vec<Stage> {
+) -> Vec<(Hook, Part)> {
     let main = found.bases.iter().find(|b| b.key == start);
     let mut others: Vec<&Base> = (found.bases.iter())
         .filter(|b| b.key != start && b.does(&found.rules))
@@ -200,35 +196,14 @@ fn read_stages(
                 continue;
             }
         };
-        let before = errors.len();
-        let chains = read_chains(reader, &b.key, &found.rules, errors);
-        let known = devices(&b.hook, request.traffic);
-        let mut one = |way| match flatten(&chains, &b.key, (way, known), request.interfaces) {
-            _ if errors.len() > before => Vec::new(),
-            Ok(r) => r,
-            Err(e) => {
-                errors.push(e);
-                Vec::new()
-            }
-        };
-        let (up, down) = (one(Way::Up), one(Way::Down));
-        let asking = up.iter().chain(&down).find(|r| asks(&r.filter));
-        if let Some(r) = asking.filter(|_| hook == Hook::Raw) {
-            let text = "a rule asks about connections before they are tracked (priority -200)";
-            errors.push((r.line, text.into()));
-        }
-        let body = first.map_or(&Value::Null, |(b, _)| *b);
-        let policy = RulePlace {
-            handle: None,
-            ..RulePlace::clone(&place(&b.key, body, 0))
-        };
-        out.push(Stage {
-            hook,
-            down: (up != down).then_some(down),
-            rules: up,
+        let part = Part {
+            chains: read_chains(reader, &b.key, &found.rules, errors),
+            start: b.key.clone(),
             default: b.policy,
-            policy: (Arc::new(policy), None),
-        });
+            devices: devices(&b.hook, request.traffic),
+            policy: Some((policy_of(&b.key, &found.rules), None)),
+        };
+        out.push((hook, part));
     }
     out
 }
@@ -261,8 +236,6 @@ struct Objects<'a> {
     nat: Vec<(String, String)>,
     /// Base chains of other types, with their type.
     others: Vec<(String, String)>,
-    /// Statements that change how connections are tracked, and their lines.
-    untracked: Vec<(u32, &'static str)>,
 }
 
 impl<'a> Objects<'a> {
@@ -313,15 +286,12 @@ impl<'a> Objects<'a> {
                             });
                         } else if s("type") == "nat" {
                             found.nat.push((k, s("hook").to_string()));
-                        } else {
+                        } else if !matches!(s("hook"), "input" | "output") {
                             found.others.push((k, s("type").to_string()));
                         }
                     }
                 }
                 "rule" => {
-                    found
-                        .untracked
-                        .extend(changes_tracking(body).map(|w| (line, w)));
                     let chain = key(s("table"), s("chain"));
                     found.rules.entry(chain).or_default().push((body, line));
                 }
@@ -334,20 +304,6 @@ impl<'a> Objects<'a> {
         }
         found
     }
-}
-
-/// A statement of a rule that changes how connections are tracked.
-fn changes_tracking(body: &Value) -> Option<&'static str> {
-    let all = body.get("expr").and_then(Value::as_array)?;
-    all.iter()
-        .find_map(|e| match e.as_object()?.iter().next()? {
-            (k, _) if k == "notrack" => Some("statement 'notrack'"),
-            (k, _) if k == "ct helper" => Some("statement 'ct helper set'"),
-            (k, v) if k == "mangle" && v.get("key").is_some_and(|k| k.get("ct").is_some()) => {
-                Some("statement 'ct ... set'")
-            }
-            _ => None,
-        })
 }
 
 /// A chain, and all chains that can be come to from it.

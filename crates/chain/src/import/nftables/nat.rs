@@ -3,28 +3,27 @@
 use super::course::{devices, nat_hooks};
 use super::expr::Reader;
 use super::{Errors, Objects, read_chains};
-use crate::import::chains::flatten_nat;
 use crate::import::host::redirected_to;
 use crate::import::iptables::Request;
-use crate::import::nat::{NatRules, NatTarget};
-use crate::import::rule::Way;
+use crate::import::nat::NatTarget;
+use crate::import::parts::Part;
 use crate::import::terms::Family;
 use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What chains of type nat say of forwarded packets; `None` if they say nothing. What is wrong is added to `errors`.
+/// The chains of type nat that forwarded packets pass, of destinations and of sources; `None` if there are none. What is
+/// wrong is added to `errors`.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     found: &Objects<'_>,
     request: &Request<'_>,
     errors: &mut Errors,
-) -> Option<NatRules> {
-    let mut out = NatRules::default();
-    let [dst, src] = nat_hooks(request.traffic);
+) -> Option<[Option<Part>; 2]> {
+    let mut out = [None, None];
     // where one of the hooks of the host's packets translates, all do
     let mut any = request.host && found.nat.iter().any(|(k, _)| has_rules(found, k));
     reader.nat = true;
-    for (hook, to) in [(dst, &mut out.dst), (src, &mut out.src)] {
+    for (hook, to) in nat_hooks(request.traffic).into_iter().zip(&mut out) {
         let mut here = (found.nat.iter()).filter(|(k, h)| h == hook && has_rules(found, k));
         let Some((start, _)) = here.next() else {
             continue;
@@ -43,13 +42,12 @@ pub(super) fn read(
             continue;
         }
         let chains = read_chains(reader, start, &found.rules, errors);
-        for (way, list) in [Way::Up, Way::Down].into_iter().zip(to) {
-            let at = (way, devices(hook, request.traffic));
-            match flatten_nat(&chains, start, at, request.interfaces) {
-                Ok(rules) => *list = rules,
-                Err(e) => errors.push(e),
-            }
-        }
+        *to = Some(Part {
+            chains,
+            start: start.clone(),
+            devices: devices(hook, request.traffic),
+            ..Part::default()
+        });
     }
     reader.nat = false;
     any.then_some(out)

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::import::chains::Interfaces;
-use crate::import::rule::{Rule, Traffic};
+use crate::import::limits::{Bucket, Limit};
+use crate::import::rule::{Rule, Section, Traffic};
 
 fn request(family: Family, chain: Option<&'static str>) -> Request<'static> {
     static NAMES: std::sync::OnceLock<Interfaces> = std::sync::OnceLock::new();
@@ -13,6 +14,7 @@ fn request(family: Family, chain: Option<&'static str>) -> Request<'static> {
             inside: Some("lan0".into()),
             outside: Some("wan0".into()),
             own: Vec::new(),
+            ..Interfaces::default()
         }),
         host: false,
         traffic: Traffic::Forwarded,
@@ -184,7 +186,7 @@ fn what_cannot_be_expressed_is_refused_by_name() {
     };
     let ct =
         |key: &str, value: &str| m("in", &format!("{{\"ct\": {{\"key\": \"{key}\"}}}}"), value);
-    assert_eq!(why(&ct("mark", "1")), "value 1");
+    assert_eq!(why(&ct("mark", "\"x\"")), "mark 'x'");
     assert_eq!(
         why(&ct("zone", "\"1\"")),
         "'ct zone' is not supported; rules can ask for 'ct state', 'ct direction' and 'ct status'"
@@ -202,8 +204,8 @@ fn what_cannot_be_expressed_is_refused_by_name() {
          a 'vmap' without 'key' and 'data'"
     );
     assert_eq!(
-        why(&m("==", "meta mark", "1")),
-        "match on 'meta mark' is not supported"
+        why(&m("==", "meta priority", "1")),
+        "match on 'meta priority' is not supported"
     );
     assert_eq!(
         why(&m("==", "ip saddr", "\"@none\"")),
@@ -275,12 +277,12 @@ fn connections() {
         lines(&set.rules),
         ["3: deny ct state invalid", "3: allow ct state established"]
     );
-    // elsewhere in the file, what changes the answers
+    // what has been tracked
     let notrack = file(&[vmap, "{\"notrack\": null}"]);
     let e = parse(&notrack, &request(Family::V4, None)).unwrap_err();
     assert!(
         e.iter()
-            .any(|e| e.0 == 4 && e.1.contains("'notrack' is not supported")),
+            .any(|e| e.0 == 4 && e.1.contains("cannot be left untracked")),
         "{e:?}"
     );
 }
@@ -348,8 +350,16 @@ fn maps_and_concatenations_are_several_rules() {
             "3: deny src host 10.0.0.2 && udp && dst port 123"
         ]
     );
+    // of packets with that header, those that are none of them
+    let set = read(&[&matches("!=")], Family::V4).unwrap();
+    assert_eq!(
+        lines(&set.rules),
+        [
+            "3: deny udp && not (src host 10.0.0.1 && dst port 53) && not (src host 10.0.0.2 && dst port 123)"
+        ]
+    );
     for (expr, why) in [
-        (matches("!="), "'!=' with concatenated values"),
+        (matches("<"), "'<' with concatenated values"),
         (vmap(&key, &format!("[\"*\", {drop}]")), "an element '*'"),
         (
             vmap(&key, &format!("[53, {drop}]")),
@@ -491,22 +501,41 @@ fn rates() {
         limit(", \"burst\": 7, \"inv\": true"),
         m("==", "tcp dport", "80")
     );
-    let word = "limit_inet_f_forward_1/1/10/60/7/packets/over";
-    assert_eq!(
-        of(Family::V4, &[&rule]),
-        [
-            format!("tcp && ask {word}"),
-            format!("tcp && limit {word} && dst port 80")
-        ]
-    );
+    let set = |family, rule: &str| parse(&file(&[rule]), &request(family, None)).unwrap();
+    let bucket = |set: &RuleSet| match set.sections[0].more.first() {
+        Some(Section::Rate {
+            bucket,
+            within,
+            beyond,
+            ..
+        }) => (Bucket::clone(bucket), *within, *beyond),
+        s => panic!("{s:?}"),
+    };
+    let limit_of = |rate, per, burst, bytes, over| Limit {
+        rate,
+        per,
+        burst,
+        bytes,
+        over,
+    };
     // both families share it: it has one name
-    assert_eq!(of(Family::V6, &[&rule])[0], format!("tcp && ask {word}"));
+    for family in [Family::V4, Family::V6] {
+        let set = set(family, &rule);
+        assert_eq!(lines(&set.rules), ["3: allow tcp", "3: allow all"]);
+        let (bucket, within, beyond) = bucket(&set);
+        assert_eq!(bucket.name, "limit_inet_f_forward_1");
+        assert_eq!(bucket.limit, limit_of(10, 60, 7, false, true));
+        let more = &set.sections[0].more;
+        assert_eq!(more[within - 1], Section::Rules(Vec::new()));
+        let Section::Rules(rules) = &more[beyond - 1] else {
+            panic!("{more:?}");
+        };
+        assert_eq!(lines(rules), ["3: allow dst port 80"]);
+    }
     let bytes = ", \"burst\": 2, \"rate_unit\": \"kbytes\", \"burst_unit\": \"mbytes\"";
     let rule = format!("{}, {{\"drop\": null}}", limit(bytes));
-    assert_eq!(
-        of(Family::V4, &[&rule])[0],
-        "ask limit_inet_f_forward_1/1/10240/60/2097152/bytes/within"
-    );
+    let limit_found = bucket(&set(Family::V4, &rule)).0.limit;
+    assert_eq!(limit_found, limit_of(10_240, 60, 2_097_152, true, false));
     // who only logs asks nobody
     let rule = format!("{}, {{\"log\": null}}", limit(""));
     assert_eq!(of(Family::V4, &[&rule]), [""; 0]);

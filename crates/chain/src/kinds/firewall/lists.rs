@@ -1,8 +1,8 @@
 //! Lists of rules as elements: one for each chain and, where rules ask about connections, for each group of these.
 
 use super::local::{Host, HostLists};
-use super::stages::for_groups;
-use super::{Line, Lines, limits};
+use super::sections::{Begin, Exits, LineList};
+use super::{Line, Lines};
 use crate::import::Hook;
 use crate::kinds::connections::{Asking, Group, asks, groups, universe};
 use crate::kinds::{ClickText, KindCx};
@@ -46,9 +46,10 @@ impl Lists {
             Hook::Prerouting => !translated,
             Hook::Before | Hook::Behind => true,
         });
-        let stages = here.flat_map(|s| s.up.iter().chain(s.down.iter().flatten()));
-        let all = lines.up.iter().chain(lines.down.iter().flatten());
-        let all = all.chain(stages);
+        let here = here.flat_map(|s| s.both());
+        let all = [&lines.up].into_iter().chain(&lines.down).chain(here);
+        let all = all.flat_map(LineList::all);
+        let tracked = tracked || lines.all().any(LineList::marks_connections);
         let asking: Vec<Asking> = all.filter(|l| asks(&l.text)).map(Line::asking).collect();
         let of: Vec<&Asking> = asking.iter().collect();
         Lists {
@@ -81,7 +82,8 @@ impl Lists {
     /// What packets of this family go through, from the classifier to the device.
     pub(super) fn write(&self, t: &mut ClickText, cx: &mut KindCx<'_>, way: &Passage<'_>) {
         let (check, input) = self.check();
-        let from = format!("{}[{input}] -> Strip(14) -> {check}", way.name);
+        let first = self.lines.marks.first();
+        let from = format!("{}[{input}] -> Strip(14) -> {check}{first}", way.name);
         let from = match &self.host {
             // where destinations are translated, it is known behind that who is for the host
             Some(host) if self.lines.nat.is_none() => host.write_own(t, cx, way, from),
@@ -106,7 +108,7 @@ impl Lists {
             let from = self.write_stages(t, cx, way, (from, &hooks), None);
             let element = format!("{name}_rules{six}");
             let lines = self.lines.of(way.down);
-            let from = self.write_list(t, cx, way, (from, element), lines);
+            let from = self.write_list(t, cx, way, (from, element), lines, None);
             let from = self.write_stages(t, cx, way, (from, &[Hook::Behind]), None);
             t.line(format!("{from} -> Unstrip(14) -> {out};"));
             return;
@@ -118,13 +120,11 @@ impl Lists {
         let outputs: Vec<String> = (self.groups.iter())
             .map(|g| classes_text(&g.classes, &universe(false)))
             .collect();
-        t.line(format!(
-            "{from} -> {name}_state{six} :: ConnTrack(connections, {});",
-            outputs.join(", ")
-        ));
+        let state = format!("{name}_state{six}");
+        self.write_tracker(t, way, (from, &state), &outputs);
         t.line(format!("{name}_passed{six} :: Unstrip(14) -> {out};"));
         for i in 0..self.groups.len() {
-            let from = format!("{name}_state{six}[{i}]");
+            let from = format!("{state}[{i}]");
             let hooks = [Hook::Prerouting, Hook::Before];
             let from = self.write_group(t, cx, way, (from, &hooks), i);
             let confirm = match self.groups.get(i) {
@@ -150,29 +150,45 @@ impl Lists {
         let from = self.write_stages(t, cx, way, (from, before), groups);
         let name = self.groups.get(number).map_or("", |g| g.name.as_str());
         let element = format!("{}_rules{six}_{name}", way.name);
-        let lines = for_groups(self.lines.of(way.down), &self.groups, self.six);
-        let lines = lines.get(number).map_or(&[][..], Vec::as_slice);
-        let from = self.write_list(t, cx, way, (from, element), lines);
+        let lines = self.lines.of(way.down);
+        let from = self.write_list(t, cx, way, (from, element), lines, groups);
         self.write_stages(t, cx, way, (from, &[Hook::Behind]), groups)
     }
 
-    /// A list, whose packets come from `from`; gives back where those leave that it lets pass.
+    /// Writes a list, for a group or for all packets; gives back where those leave that it lets pass.
     pub(super) fn write_list(
         &self,
         t: &mut ClickText,
         cx: &mut KindCx<'_>,
         way: &Passage<'_>,
         (from, element): (String, String),
-        lines: &[Line],
+        lines: &LineList,
+        group: Option<(&[Group], usize)>,
     ) -> String {
         let (filter, _) = self.filter();
-        if way.only.is_none() && lines.iter().any(limits::asks) {
-            return limits::write(t, cx, filter, (from, element), lines);
+        let told;
+        let lines = match group {
+            None => lines,
+            Some((groups, i)) => {
+                told = lines.for_group(groups, i, self.six);
+                &told
+            }
+        };
+        if lines.is_plain() || way.only.is_some() {
+            t.line(format!("{from} -> {element} :: {filter}("));
+            list(t, cx, element.clone(), &lines.lines, way.only);
+            t.line(");");
+            return element;
         }
-        t.line(format!("{from} -> {element} :: {filter}("));
-        list(t, cx, element.clone(), lines, way.only);
-        t.line(");");
-        element
+        let passed = format!("{element}_passed");
+        t.line(format!("{passed} :: Null;"));
+        let begin = Begin {
+            from: &[from],
+            element: &element,
+            filter,
+        };
+        lines.write(t, cx, begin, Exits::One(&passed));
+        passed
     }
 
     /// The element that checks headers, and the output of the classifier that packets come from.

@@ -384,7 +384,8 @@ impl Lists {
         let (_, six) = self.filter();
         let (check, input) = self.check();
         let route = format!("host_route{six}");
-        let from = format!("host[{input}] -> Strip(14) -> {check}");
+        let first = self.lines.marks.first();
+        let from = format!("host[{input}] -> Strip(14) -> {check}{first}");
         host.write_route(t, &from, &route);
         let Some(nat) = &host.output.lines.nat else {
             for (port, way) in WAYS.iter().enumerate() {

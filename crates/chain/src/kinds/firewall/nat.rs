@@ -5,9 +5,10 @@
 //! rules of filter FORWARD, a list for each group of connections as
 //! without translation; then those of nat POSTROUTING for first packets, the source (ConnSrcNat), and ConnConfirm.
 
-use super::lists::{Lists, Passage, list};
+use super::lists::{Lists, Passage};
+use super::sections::{Begin, Exits, LineList};
 use super::{Asking, Firewall, Line};
-use crate::import::nat::{NatRule, NatRules};
+use crate::import::nat::{self, NatRule, NatRules};
 use crate::import::{Hook, Way};
 use crate::kinds::connections::{Group, asks, groups, universe};
 use crate::kinds::{ClickText, KindCx, discard};
@@ -29,6 +30,10 @@ impl OwnAddresses {
     pub fn all(&self) -> Vec<IpAddr> {
         self.0.iter().flatten().map(|(a, _)| *a).collect()
     }
+    /// All, by port, without the lengths of prefixes.
+    pub fn at(&self) -> [Vec<IpAddr>; 2] {
+        [0, 1].map(|p| self.0[p].iter().map(|(a, _)| *a).collect())
+    }
     /// All, by port.
     pub fn by_port(self) -> [Vec<(IpAddr, u8)>; 2] {
         self.0
@@ -43,7 +48,7 @@ impl OwnAddresses {
 /// The rules of one hook and way: a line for each, and the ranges that they name, by number from 1.
 #[derive(Debug, Clone, Default)]
 struct NatList {
-    lines: Vec<Line>,
+    lines: LineList,
     ranges: Vec<String>,
 }
 
@@ -108,11 +113,10 @@ impl Translation {
             return None;
         }
         let hooks = [Way::Up, Way::Down].map(|way| {
-            let (dst, src) = rules.of(way);
             let out = usize::from(way == Way::Up);
             let ends = (own.main(1 - out, six), own.main(out, six));
-            let mut hook = |rules: &[NatRule]| hook(cx, rules, ends, (file, written, span));
-            [hook(dst), hook(src)]
+            let place = (file, written, span);
+            rules.of(way).map(|list| hook(cx, list, ends, place))
         });
         let of_family =
             |list: &[(IpAddr, u8)], text: &dyn Fn(&(IpAddr, u8)) -> String| -> Vec<String> {
@@ -130,47 +134,55 @@ impl Translation {
 
 fn hook(
     cx: &mut KindCx<'_>,
-    rules: &[NatRule],
+    (rules, sections): nat::NatList<'_>,
     own: (Option<IpAddr>, Option<IpAddr>),
     (file, written, span): (&str, &rules::Lines<'_>, Span),
 ) -> NatList {
-    let mut hook = NatList::default();
-    for r in rules {
-        let output = match r.target.range(own) {
-            Ok(None) => 0,
-            Ok(Some(range)) => {
-                hook.ranges.push(range);
-                hook.ranges.len()
-            }
-            Err(why) => {
-                let text = format!("{}: {file}:{}: {why}", cx.name, r.line);
-                cx.reader.error(span, text);
-                0
-            }
-        };
-        hook.lines.push(Line {
-            text: format!("{output} {}", r.filter),
-            file: file.to_string(),
-            line: r.line,
-            written: written
-                .text(r.line)
-                .unwrap_or_else(|| rules::shown(&r.filter)),
-            policy: false,
-            place: r.place.clone(),
-        });
+    let mut ranges: Vec<String> = Vec::new();
+    let mut errors: Vec<String> = Vec::new();
+    // a rule stands in several sections
+    let often = !sections.more.is_empty();
+    let mut output = |r: &NatRule| match r.target.range(own) {
+        Ok(None) => 0,
+        Ok(Some(range)) => {
+            let found = ranges.iter().position(|r| often && *r == range);
+            found.unwrap_or_else(|| {
+                ranges.push(range);
+                ranges.len() - 1
+            }) + 1
+        }
+        Err(why) => {
+            errors.push(format!("{}: {file}:{}: {why}", cx.name, r.line));
+            0
+        }
+    };
+    let mut line = |r: &NatRule| Line {
+        text: format!("{} {}", output(r), r.filter),
+        file: file.to_string(),
+        line: r.line,
+        written: written
+            .text(r.line)
+            .unwrap_or_else(|| rules::shown(&r.filter)),
+        policy: false,
+        place: r.place.clone(),
+        onward: r.onward.clone(),
+    };
+    let l = cx.reader.sources.locate(span);
+    let last = Line {
+        text: "0 all".into(),
+        file: l.file,
+        line: l.line,
+        written: "policy: addresses stay".into(),
+        policy: true,
+        place: None,
+        onward: None,
+    };
+    let some = !rules.is_empty() || often;
+    let lines = LineList::of(rules, sections, &mut line, some.then_some(&last));
+    for e in errors {
+        cx.reader.error(span, e);
     }
-    if !hook.lines.is_empty() {
-        let l = cx.reader.sources.locate(span);
-        hook.lines.push(Line {
-            text: "0 all".into(),
-            file: l.file,
-            line: l.line,
-            written: "policy: addresses stay".into(),
-            policy: true,
-            place: None,
-        });
-    }
-    hook
+    NatList { lines, ranges }
 }
 
 impl NatList {
@@ -189,23 +201,21 @@ impl NatList {
         for from in others {
             t.line(format!("{from} -> [0]{name};"));
         }
-        if self.lines.is_empty() {
+        if self.lines.lines.is_empty() {
             for from in first {
                 t.line(format!("{from} -> [0]{name};"));
             }
             return;
         }
         let element = format!("{name}_rules");
-        t.line(format!("{element} :: {filter}("));
         // what is done on the way back in the place of rules is no translation
-        list(t, cx, element.clone(), &self.lines, None);
-        t.line(");");
-        for from in first {
-            t.line(format!("{from} -> {element};"));
-        }
-        for k in 0..=self.ranges.len() {
-            t.line(format!("{element}[{k}] -> [{k}]{name};"));
-        }
+        let begin = Begin {
+            from: first,
+            element: &element,
+            filter,
+        };
+        let exits = Exits::Inputs(name, self.ranges.len() + 1);
+        self.lines.write(t, cx, begin, exits);
     }
 }
 
@@ -243,10 +253,7 @@ impl Lists {
             .map(|g| classes_text(&g.classes, &all))
             .collect();
         let state = format!("{name}_state{six}");
-        t.line(format!(
-            "{from} -> {state} :: ConnTrack(connections, {});",
-            outputs.join(", ")
-        ));
+        self.write_tracker(t, way, (from, &state), &outputs);
         let (mut first, mut known) = (Vec::new(), Vec::new());
         for (i, g) in early.iter().enumerate() {
             let from = (format!("{state}[{i}]"), &[Hook::Prerouting][..]);
@@ -306,7 +313,7 @@ impl Lists {
     fn early(&self) -> Vec<Group> {
         let stages = self.lines.stages.iter();
         let here = stages.filter(|s| s.hook == Hook::Prerouting);
-        let lines = here.flat_map(|s| s.up.iter().chain(s.down.iter().flatten()));
+        let lines = here.flat_map(|s| s.up.all().chain(s.down.iter().flat_map(LineList::all)));
         let asking: Vec<Asking> = lines.filter(|l| asks(&l.text)).map(Line::asking).collect();
         groups(&asking.iter().collect::<Vec<_>>(), true)
     }

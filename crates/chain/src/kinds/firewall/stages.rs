@@ -1,8 +1,8 @@
 //! Chains beside FORWARD that forwarded packets pass, as lists one behind the other; each is told by class as the main
 //! one is.
 
-use super::Line;
 use super::lists::{Lists, Passage};
+use super::{Line, LineList};
 use crate::import::Hook;
 use crate::kinds::connections::{Answered, Group};
 use crate::kinds::{ClickText, KindCx};
@@ -10,16 +10,17 @@ use crate::kinds::{ClickText, KindCx};
 /// A chain beside the one that forwarded packets are filtered by.
 pub(super) struct StageLines {
     pub hook: Hook,
-    pub up: Vec<Line>,
+    pub up: LineList,
     /// The same if `None`.
-    pub down: Option<Vec<Line>>,
+    pub down: Option<LineList>,
 }
 
 impl StageLines {
-    pub fn all(&self) -> impl Iterator<Item = &Line> {
-        self.up.iter().chain(self.down.iter().flatten())
+    /// The lists of both ways.
+    pub fn both(&self) -> impl Iterator<Item = &LineList> {
+        [&self.up].into_iter().chain(&self.down)
     }
-    fn of(&self, down: bool) -> &[Line] {
+    fn of(&self, down: bool) -> &LineList {
         match (&self.down, down) {
             (Some(d), true) => d,
             _ => &self.up,
@@ -42,17 +43,11 @@ impl Lists {
         let here = self.lines.stages.iter().zip(1..);
         for (s, n) in here.filter(|(s, _)| way.only.is_none() && hooks.contains(&s.hook)) {
             let mut element = format!("{}_{}{n}{six}", way.name, s.hook.name());
-            let all = s.of(way.down);
-            let lines = match group {
-                None => all.to_vec(),
-                Some((groups, i)) => {
-                    let name = groups.get(i).map_or("", |g| g.name.as_str());
-                    element = format!("{element}_{name}");
-                    let mut lists = for_groups(all, groups, self.six).into_iter();
-                    lists.nth(i).unwrap_or_default()
-                }
-            };
-            from = self.write_list(t, cx, way, (from, element), &lines);
+            if let Some((groups, i)) = group {
+                let name = groups.get(i).map_or("", |g| g.name.as_str());
+                element = format!("{element}_{name}");
+            }
+            from = self.write_list(t, cx, way, (from, element), s.of(way.down), group);
         }
         from
     }

@@ -6,16 +6,20 @@ use super::rows::{Device, KINDS, Row};
 use super::testpmd;
 use super::topology::Topology;
 use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use onefold_bench::measure::on_all_cores;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A chain that is not stopped (its bench was killed) ends by itself after so many seconds.
 const LONGEST: &str = "1800";
 /// What `run` says when packets may come.
 const READY: &str = "running;";
+/// A process that is asked to end is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A device that forwards packets; it stops when it is dropped.
 pub enum Running<'a> {
@@ -98,15 +102,28 @@ impl Running<'_> {
     }
 }
 
+/// Ends a process as an operator does, so that programs and sockets are gone with it: one that is killed leaves them to
+/// the process that opens them, which ends later. Who does not end is killed.
+fn end(child: &mut Child) {
+    let pid = i32::try_from(child.id()).map(Pid::from_raw);
+    if let Ok(pid) = pid {
+        let _ = kill(pid, Signal::SIGTERM);
+    }
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        if let Ok(Some(_)) = child.try_wait() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         match self {
-            Running::Process(c) => {
-                let _ = c.kill();
-                let _ = c.wait();
-                // the kernel lets go of sockets and programs a moment later
-                std::thread::sleep(Duration::from_millis(20));
-            }
+            Running::Process(c) => end(c),
             Running::Kernel(t) => {
                 let _ = rival::reset(t);
             }

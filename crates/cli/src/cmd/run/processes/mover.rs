@@ -509,6 +509,9 @@ impl Mover {
                 onefold_runtime::Polling::Adaptive if now - since < onefold_runtime::SPIN => {
                     std::thread::yield_now();
                 }
+                onefold_runtime::Polling::Moderate if now == since => {
+                    std::thread::sleep(onefold_runtime::MODERATION);
+                }
                 _ if self.packets.is_blocked() => std::thread::sleep(Duration::from_micros(50)),
                 _ => match self.longest_sleep() {
                     most if most < Duration::from_millis(1) => std::thread::sleep(most),

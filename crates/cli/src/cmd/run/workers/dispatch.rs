@@ -375,8 +375,10 @@ impl Driver {
                 0 => {
                     d.idle()?;
                     let idle = rhythm.idle();
-                    if idle.sleep {
-                        d.wait()?;
+                    match idle.pause {
+                        Some(p) => std::thread::sleep(p),
+                        None if idle.sleep => d.wait()?,
+                        None => {}
                     }
                     idle.attend
                 }

@@ -198,6 +198,9 @@ impl Thread {
         if self.common.ending.is_over() {
             // somebody else's groups are ending, or on their way
             std::thread::sleep(Duration::from_millis(1));
+        } else if let Some(p) = idle.pause {
+            std::thread::sleep(p);
+            self.is_idle(Instant::now());
         } else if idle.sleep || self.groups.is_empty() {
             let mut workers: Vec<_> = self.groups.iter_mut().map(|g| &mut g.worker).collect();
             let wakes = self.mailbox.wakes();
