@@ -162,3 +162,62 @@ impl InterfaceTest {
         is != self.not
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where it is not known yet, or not any more, an interface has no name.
+    #[test]
+    fn interfaces_that_are_not_known() {
+        let names = Interfaces {
+            inside: Some("eth1".into()),
+            outside: Some("ppp0".into()),
+            ..Interfaces::default()
+        };
+        let test = |out, not, name: &str| InterfaceTest {
+            out,
+            not,
+            names: vec![name.into()],
+        };
+        let comes = test(false, false, "eth+");
+        let leaves = test(true, true, "ppp0");
+        for (way, devices, holds) in [
+            (Way::Up, Devices::Both, (true, false)),
+            (Way::Down, Devices::Both, (false, true)),
+            (Way::Up, Devices::In, (true, true)),
+            (Way::Up, Devices::Out, (false, false)),
+            (Way::Down, Devices::Out, (false, true)),
+            (Way::Up, Devices::OutLoop, (false, true)),
+        ] {
+            let at = (way, devices);
+            let found = (comes.holds(at, &names), leaves.holds(at, &names));
+            assert_eq!(found, holds, "{at:?}");
+        }
+        assert!(test(false, false, "lo").holds((Way::Up, Devices::InLoop), &names));
+    }
+
+    #[test]
+    fn own_addresses_of_the_loopback_interface() {
+        let names = Interfaces {
+            own: vec!["192.168.1.1".parse().unwrap()],
+            ..Interfaces::default()
+        };
+        let own = |at| OwnTest {
+            src: false,
+            at,
+            not: false,
+            six: false,
+        };
+        let test = |o: OwnTest, devices| o.test((Way::Up, devices), &names).unwrap();
+        assert_eq!(test(own(None), Devices::Out), "(dst host 192.168.1.1)");
+        assert_eq!(
+            test(own(None), Devices::OutLoop),
+            "(dst host 192.168.1.1 or dst net 127.0.0.0/8)"
+        );
+        assert_eq!(
+            test(own(Some(false)), Devices::InLoop),
+            "(dst net 127.0.0.0/8)"
+        );
+    }
+}

@@ -5,12 +5,11 @@ use super::draft::Draft;
 use super::limit::LimitDraft;
 use super::{Errors, Raw};
 use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, OwnTest, Target};
-use crate::import::limits::{Conditions, Rate};
-use crate::import::mark::{Change, MarkOf, MarkTest};
+use crate::import::limits::Rate;
+use crate::import::mark::MarkOf;
 use crate::import::ports::{ANY, Ports, complement, test, union};
 use crate::import::rule::Verdict;
 use crate::import::terms::{Family, icmp_type, protocol, service, tcp_flag};
-use onefold_elements::connection::ConnTest;
 
 /// Splits at white space; double quotes keep together.
 pub(super) fn words(text: &str) -> Vec<String> {
