@@ -584,6 +584,8 @@ fn own_addresses_of_an_interface() {
         family: Family::V4,
         chain: None,
         interfaces: &interfaces,
+        host: false,
+        traffic: Traffic::Forwarded,
     };
     let rule = "-A FORWARD -m addrtype ! --src-type LOCAL --limit-iface-out -m addrtype --src-type LOCAL -j ACCEPT";
     let text = format!("*filter\n:FORWARD DROP [0:0]\n{rule}\nCOMMIT\n");
