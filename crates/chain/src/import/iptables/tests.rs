@@ -519,7 +519,8 @@ fn ipv6() {
     );
 }
 
-/// Rules behind those that change packets are asked for packets as they are then; a mark is known where it is asked for.
+/// Rules behind those that change packets are asked for packets as they are then; marks are known where it is asked
+/// for them.
 #[test]
 fn marks_and_changes_go_on() {
     use super::super::rule::{Section, Step};

@@ -56,8 +56,8 @@ impl Reader<'_> {
         Ok(out)
     }
 
-    /// `KEY . KEY { VALUE . VALUE, ... }`; with `!=`, what is in none of them is asked of the rule itself, and `None` comes
-    /// back.
+    /// `KEY . KEY { VALUE . VALUE, ... }`; with `!=`, what is in none of them is asked of the rule itself, and `None`
+    /// comes back.
     pub(super) fn concatenated(
         &mut self,
         v: &Value,

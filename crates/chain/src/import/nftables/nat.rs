@@ -11,8 +11,8 @@ use crate::import::terms::Family;
 use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The chains of type nat that forwarded packets pass, of destinations and of sources; `None` if there are none. What is
-/// wrong is added to `errors`.
+/// The chains of type nat that packets pass, of destinations and of sources; `None` if there are none. What is wrong is
+/// added to `errors`.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     found: &Objects<'_>,
