@@ -23,7 +23,8 @@ for dir in $(sed -n 's#^crates/\([^/]*\)/.*#\1#p' <<<"$changed" | sort -u); do
   name=$(sed -n 's/^name = "\(.*\)"/\1/p' "crates/$dir/Cargo.toml" | head -n 1)
   crates+=(-p "$name")
   for t in $(sed -n "s#^crates/$dir/tests/\([^/]*\)\.rs\$#\1#p; s#^crates/$dir/tests/\([^/]*\)/.*#\1#p" <<<"$changed" | sort -u); do
-    [ ! -e "crates/$dir/tests/$t.rs" ] && [ ! -e "crates/$dir/tests/$t/main.rs" ] || tests+=("$name:$(target "$dir" "$t")")
+    [ -e "crates/$dir/tests/$t.rs" ] || [ -e "crates/$dir/tests/$t/main.rs" ] || continue
+    tests+=("$name:$(target "$dir" "$t")")
   done
 done
 

@@ -16,15 +16,17 @@ mkdir -p "$state"
 # What each part does: `part_NAME` runs it and fails if anything is found; `# NAME: ` says what it is.
 # random-chains: 2,000 random chains, 5,000 packets each at every level and with a small flow table, and their proofs
 part_random_chains() {
-  SOAK_DIR=$PWD/$state/random-chains $CARGO test --profile quick --locked -p onefold --test cli-suite -- random_chains:: \
-    --ignored --nocapture
+  SOAK_DIR=$PWD/$state/random-chains $CARGO test --profile quick --locked -p onefold --test cli-suite -- \
+    random_chains:: --ignored --nocapture
 }
 # rules: lists of 10,000 rules with any mixture of verdicts, proved within a minute of processor time and 1 GiB each (in ISP edges 2 GiB)
 part_rules() {
   $CARGO test --profile quick --locked -p onefold --test cli-suite -- --ignored --nocapture proved_lists:: classbench::
 }
 # mutants: broken programs of the example chains, each refuted or proved to do the same
-part_mutants() { MUTANTS=3 $CARGO test --locked -p onefold-verify --test verify-suite -- mutants:: --ignored --nocapture; }
+part_mutants() {
+  MUTANTS=3 $CARGO test --locked -p onefold-verify --test verify-suite -- mutants:: --ignored --nocapture
+}
 # models: every element's model broken in turn; property tests must find it out
 part_models() { scripts/mutate-models.sh; }
 # states: what rewriters promise of their bindings, 10^8 events for each of fourteen configurations

@@ -304,7 +304,8 @@ fn fw2_10k() {
     compare("fw2_10k", 16);
 }
 
-/// Whole lists and traces: `cargo test --profile quick -p onefold --test cli-suite -- classbench:: --include-ignored --nocapture`.
+/// Whole lists and traces: `cargo test --profile quick -p onefold --test cli-suite -- classbench:: --include-ignored
+/// --nocapture`.
 #[test]
 #[ignore = "long: whole lists"]
 fn whole_lists() {

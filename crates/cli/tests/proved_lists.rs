@@ -2,9 +2,9 @@
 //! each, and the ISP edge with some such lists ([`EDGE`]) within a minute and 2 GiB.
 //!
 //! Eleven proofs with generated lists, twenty-one where ClassBench's lists are; minutes with an optimized build: `cargo
-//! test --profile quick -p onefold --test cli-suite -- proved_lists:: --ignored --nocapture`. The environment variable `ONLY`
-//! restricts them to those whose name contains it; with `EDGE=all` all lists are tried in the ISP edge, which nothing
-//! promises yet. The last line printed is `soak: ...` with the worst figures.
+//! test --profile quick -p onefold --test cli-suite -- proved_lists:: --ignored --nocapture`. The environment variable
+//! `ONLY` restricts them to those whose name contains it; with `EDGE=all` all lists are tried in the ISP edge, which
+//! nothing promises yet. The last line printed is `soak: ...` with the worst figures.
 
 use crate::common;
 

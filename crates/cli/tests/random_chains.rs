@@ -220,7 +220,7 @@ fn done_before(file: &Path, packets: u64) -> BTreeMap<u64, Value> {
 }
 
 #[test]
-#[ignore = "forty minutes: cargo test --profile quick -p onefold --test cli-suite -- random_chains:: --ignored --nocapture"]
+#[ignore = "forty minutes; make soak-random-chains"]
 fn soak_random_chains() {
     let (from, count) = (number("SEED_FROM", 1), number("SEED_COUNT", 2000));
     let packets = number("SOAK_PACKETS", 5000);

@@ -22,8 +22,8 @@ pub struct Edge {
 
 /// Datagrams that are sent to a port before it is said to be closed.
 pub const TRIES: u64 = 3;
-/// A connection holds as long as its hosts try: where other work has the cores, round trips of seconds make TCP wait for
-/// ten and more before it sends again, and twice as long each time (docs/soak.md, `live`).
+/// A connection holds as long as its hosts try: where other work has the cores, round trips of seconds make TCP wait
+/// for ten and more before it sends again, and twice as long each time (docs/soak.md, `live`).
 pub const HOLDS: Duration = Duration::from_secs(300);
 pub const SERVER: [u8; 4] = [203, 0, 113, 254];
 

@@ -1,8 +1,8 @@
 //! Setting the time to live of IPv4 and the hop limit of IPv6: SetIPTTL, SetIP6HLIM.
 //!
-//! `SetIPTTL(64)` sets it, `SetIPTTL(ADD 1)` adds to it, `SetIPTTL(SUBTRACT 1)` takes from it; it stays within 0 and 255.
-//! A packet whose time to live becomes 0 leaves as any other. The checksum of IPv4 is updated incrementally, so that a
-//! wrong one stays wrong. Packets without a whole IP header behind the header annotation are dropped.
+//! `SetIPTTL(64)` sets it, `SetIPTTL(ADD 1)` adds to it, `SetIPTTL(SUBTRACT 1)` takes from it; it stays within 0 and
+//! 255. A packet whose time to live becomes 0 leaves as any other. The checksum of IPv4 is updated incrementally, so
+//! that a wrong one stays wrong. Packets without a whole IP header behind the header annotation are dropped.
 
 use super::one_to_one;
 use onefold_element::args::Args;

@@ -3,8 +3,8 @@
 //! A mark is a number of 32 bits that rules give to a connection, 0 before. `ConnMark(TABLE, MARK_1, ..., MARK_n)`
 //! stands behind ConnTrack: a packet leaves at output `k` (from 0) if its connection has the mark of that argument, at
 //! output `n` if it has no connection (invalid, untracked), and is dropped where no argument names the mark.
-//! `ConnSetMark(TABLE, MARK)` gives the connection of a packet a mark; where there is none, nothing happens. The mark of
-//! a connection that a packet would begin is entered with it, by ConnConfirm. Packets are not changed.
+//! `ConnSetMark(TABLE, MARK)` gives the connection of a packet a mark; where there is none, nothing happens. The mark
+//! of a connection that a packet would begin is entered with it, by ConnConfirm. Packets are not changed.
 
 use super::conn_track::{finished, table_of};
 use super::table::ConnTable;

@@ -9,9 +9,9 @@
 //! one's packet is dropped.
 //!
 //! Handlers: `table` (one line per connection, sorted: protocol, addresses and ports of its first packet, state,
-//! status, mark unless it is 0, what its packets become behind `as`, seconds left), `count`, `capacity`, `new`, `established`, `related`,
-//! `invalid`, `untracked` (packets by state), `entered`, `expired`, `evicted`, `ended`, `full`, `clashed`; `flush`
-//! forgets all connections.
+//! status, mark unless it is 0, what its packets become behind `as`, seconds left), `count`, `capacity`, `new`,
+//! `established`, `related`, `invalid`, `untracked` (packets by state), `entered`, `expired`, `evicted`, `ended`,
+//! `full`, `clashed`; `flush` forgets all connections.
 //!
 //! Differences from Linux:
 //! - sequence numbers are not held against windows: as nf_conntrack_tcp_be_liberal = 1 and

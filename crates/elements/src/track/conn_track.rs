@@ -4,8 +4,8 @@
 //! each a state (`new`, `established`, `related`, `invalid`, `untracked`) and, behind dots, direction (`original`,
 //! `reply`) and status (`seen-reply`, `assured`, `confirmed`; a status that is not named must not hold if any is;
 //! `unconfirmed` for none); `-` stands for all. A packet leaves at the first output that names its class, and is
-//! dropped where none does. Packets that come to the second input, if there is one, are not tracked: they are untracked,
-//! whatever they are. Packets are not changed. Their network header must be marked (CheckIPHeader,
+//! dropped where none does. Packets that come to the second input, if there is one, are not tracked: they are
+//! untracked, whatever they are. Packets are not changed. Their network header must be marked (CheckIPHeader,
 //! CheckIP6Header); what has none is invalid.
 //!
 //! What a packet does to its connection (state of TCP, how long it stays) is done here, whatever rules say of it

@@ -19,6 +19,7 @@ const MACS: &str = "02:00:00:00:00:01, 02:00:00:00:00:02";
 
 pub fn plans() -> Vec<Plan> {
     let mut all = ip();
+    all.extend(ip_fields());
     all.extend(ether());
     all.extend(data());
     all
@@ -93,6 +94,12 @@ fn ip() -> Vec<Plan> {
         .packets(1500)
         // a TCP packet is no ARP packet
         .plain_punts(1000),
+    ]
+}
+
+/// What writes into IP headers, adds them or takes them away.
+fn ip_fields() -> Vec<Plan> {
+    vec![
         Plan::new(Layer::Ip4, pipe("SetIPChecksum", &[""])),
         Plan::new(Layer::Ip4, pipe("ResetIPChecksum", &["", "true"])),
         Plan::new(Layer::Ip4, pipe("SetTCPChecksum", &["", "true"])).plain_punts(600),

@@ -38,7 +38,7 @@ fn untracked<'b>(it: &mut impl Iterator<Item = &'b str>) -> Result<(), String> {
         match w {
             "--notrack" => found = true,
             "--helper" => {
-                return Err("target 'CT' with '--helper': helpers are not supported, so that connections that they would \
+                return Err("target 'CT' with '--helper': helpers are not supported, so that connections that they \
                             expect (of FTP, SIP) are new ones"
                     .into());
             }

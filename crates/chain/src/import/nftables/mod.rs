@@ -11,8 +11,8 @@ mod course;
 mod expr;
 mod limit;
 mod nat;
-mod rule;
 mod set;
+mod statement;
 #[cfg(test)]
 mod tests;
 

@@ -85,8 +85,8 @@ pub struct Args {
     /// A rate passes if one of so many trials does
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
     attempts: u32,
-    /// On whose core the kernel takes in what arrives at an interface [default: all; in the experiment attack kernel, as
-    /// more packets than a core can take in leave nothing of it to whatever receives them there]
+    /// On whose core the kernel takes in what arrives at an interface [default: all; in the experiment attack kernel,
+    /// as more packets than a core can take in leave nothing of it to whatever receives them there]
     #[arg(long, value_enum)]
     steering: Option<Steering>,
     /// Seed of what is random
