@@ -2,7 +2,7 @@
 //! elements accept, errors have lines. The first byte says which format.
 
 use onefold_chain::import::{
-    Family, Interfaces, RuleSet, Traffic, classbench, click_list, iptables, limits, nftables,
+    Family, Interfaces, RuleSet, Section, Traffic, classbench, click_list, iptables, nftables,
     parse_route, snort,
 };
 use onefold_element::args::Args;
@@ -12,10 +12,14 @@ use onefold_elements::payload::filter::rule;
 /// Expressions of our own making are understood.
 fn check(set: &RuleSet) {
     let args = Args::from_strings(&[]);
-    let all = set.rules.iter().chain(set.down.iter().flatten());
-    for r in all.take(200) {
-        let filter = limits::as_unknown(&r.filter);
-        let text = format!("{} {filter}", r.verdict.action());
+    let first = set.rules.iter().chain(set.down.iter().flatten());
+    let more = set.sections.iter().flat_map(|s| &s.more);
+    let more = more.flat_map(|s| match s {
+        Section::Rules(rules) => rules.as_slice(),
+        Section::Connection { .. } | Section::Rate { .. } => &[],
+    });
+    for r in first.chain(more).take(200) {
+        let text = format!("{} {}", r.verdict.action(), r.filter);
         // nesting has a bound
         if let Err(e) = parse_rule(&text, 1, &args.scope()) {
             assert!(matches!(e.kind, FilterErrorKind::TooDeep(_)), "{text}: {e}");

@@ -137,7 +137,7 @@ impl<'a> Walk<'a, '_> {
             let text = format!(
                 "rules that change packets or marks and go on, or ask for rates, lead to more than {MAX_SECTIONS} lists"
             );
-            return Err((line, text));
+            return Err((line.max(1), text));
         }
         if key.frames.len() > MAX_DEPTH {
             return Err(too_deep(line, key.frames.last().map_or("", |f| f.0)));
@@ -220,7 +220,7 @@ impl<'a> Walk<'a, '_> {
     ) -> Result<bool, Wrong> {
         let source = self.source;
         let Some(list) = source.chains.get(chain) else {
-            return Err((line, format!("there is no chain '{chain}'")));
+            return Err((line.max(1), format!("there is no chain '{chain}'")));
         };
         let mut here: Vec<String> = before.to_vec();
         for (i, r) in list.iter().enumerate().skip(from) {
