@@ -57,6 +57,6 @@ if [ ${#crates[@]} -gt 0 ]; then
 fi
 # promises and the tests that they name
 if grep -q '^SPECIFICATION.md$\|/tests/' <<<"$changed"; then
-  $CARGO test --locked -p onefold "${all[@]}" --test specification -q
+  $CARGO test --locked -p onefold "${all[@]}" --test cli-suite -q -- specification::
 fi
 echo "checked: $(wc -l <<<"$changed") changed files since $base"

@@ -5,7 +5,7 @@
 //! - [`spsc_ring`]: a bounded queue from one thread to another one.
 //! - [`Frame`]: memory of a packet, which its owner gets back: the heap, or a [`FramePool`].
 //! - [`TagIndex`]: a hash index of 32-bit references, one cache line for most look-ups.
-//! - [`return_large_blocks`]: what the heap keeps of them.
+//! - [`return_large_blocks`], [`return_free_pages`]: what the heap keeps.
 //! - [`hash_words`]: a keyed hash of two words, which vectorises.
 //! - [`prefetch`], [`prefetch_near`], [`prefetch_at`], [`equal_to`]: hints and comparisons that take an
 //!   instruction of the processor.
@@ -28,7 +28,7 @@ mod spsc;
 pub use frame::Frame;
 pub use frame_pool::{FrameLayout, FramePool};
 pub use hash::hash_words;
-pub use heap::return_large_blocks;
+pub use heap::{return_free_pages, return_large_blocks};
 pub use huge_vec::HugeVec;
 pub use index::{IndexKeys, TagIndex, Vacancy};
 pub use prefetch::{equal_to, prefetch, prefetch_at, prefetch_near};

@@ -226,6 +226,7 @@ impl Reloader {
         }
         // it takes a while, and no packet waits for it
         installed.into_iter().for_each(|i| drop(i.old));
+        onefold_table::return_free_pages();
         Ok(json!({
             "chain": name,
             "seconds": took.as_secs_f64(),

@@ -22,9 +22,6 @@ pub struct Edge {
 
 /// Datagrams that are sent to a port before it is said to be closed.
 pub const TRIES: u64 = 3;
-/// A connection holds as long as its hosts try: where other work has the cores, round trips of seconds make TCP wait
-/// for ten and more before it sends again, and twice as long each time (docs/soak.md, `live`).
-pub const HOLDS: Duration = Duration::from_secs(300);
 pub const SERVER: [u8; 4] = [203, 0, 113, 254];
 
 impl Edge {
@@ -146,13 +143,33 @@ impl Connections {
 
     /// The same to these servers in turn.
     pub fn over(edge: &Edge, servers: &[[u8; 4]], n: usize, port: u16) -> Connections {
+        Connections::waiting(edge, servers, n, port, PATIENCE)
+    }
+
+    /// The same, which wait so long for an answer.
+    pub fn waiting(
+        edge: &Edge,
+        servers: &[[u8; 4]],
+        n: usize,
+        port: u16,
+        patience: Duration,
+    ) -> Connections {
         let any = |s: &[u8; 4]| (Ipv4Addr::UNSPECIFIED, Ipv4Addr::from(*s));
         let ways: Vec<_> = servers.iter().map(any).collect();
-        Connections::along(edge, &ways, n, port)
+        Connections::open_all(edge, &ways, (n, port), patience)
     }
 
     /// The same from these clients' addresses to these servers', in turn.
     pub fn along(edge: &Edge, ways: &[(Ipv4Addr, Ipv4Addr)], n: usize, port: u16) -> Connections {
+        Connections::open_all(edge, ways, (n, port), PATIENCE)
+    }
+
+    fn open_all(
+        edge: &Edge,
+        ways: &[(Ipv4Addr, Ipv4Addr)],
+        (n, port): (usize, u16),
+        patience: Duration,
+    ) -> Connections {
         let any: SocketAddr = ([0, 0, 0, 0], port).into();
         let stop = Arc::new(AtomicBool::new(false));
         let rounds = Arc::new(AtomicU64::new(0));
@@ -174,7 +191,7 @@ impl Connections {
             let s = edge.net.within("a", || {
                 connect_from(from, at, PATIENCE).expect("a connection")
             });
-            s.set_read_timeout(Some(HOLDS)).expect("a time limit");
+            s.set_read_timeout(Some(patience)).expect("a time limit");
             s.set_nodelay(true).expect("no delay");
             streams.push(s);
         }

@@ -2,7 +2,7 @@
 //! packets are conserved, memory stays as it is. A part of `make soak`; `LIVE_MINUTES` says how long (60).
 
 use crate::common;
-use crate::edge::{Connections, Edge, HOLDS, number};
+use crate::edge::{Connections, Edge, number};
 use crate::scaling::{Numbered, edge, servers};
 use crate::workers;
 use onefold_testing::net::connect_from;
@@ -21,6 +21,9 @@ const PORTS: [u16; 4] = [9090, 9091, 5354, 5353];
 /// Between two short connections of a client, and two changes of the chain.
 const PAUSE: Duration = Duration::from_millis(10);
 const CHANGE_EVERY: Duration = Duration::from_secs(2);
+/// A connection holds as long as its hosts try: where other work has the cores, round trips of seconds make TCP wait
+/// for ten and more before it sends again, and twice as long each time (docs/soak.md, `live`).
+const HOLDS: Duration = Duration::from_secs(300);
 /// Connections without an answer for so long are looked into (TCP has sent five or six times by then), so many times.
 const SILENT: Duration = Duration::from_secs(12);
 const LOOKS: u32 = 4;
@@ -218,7 +221,7 @@ fn soak(name: &str, most: Duration) {
     let Some(edge) = edge(name, &["--workers", "1..2"], "0.01") else {
         return;
     };
-    let lasting = Connections::over(&edge, &servers(), LASTING, PORTS[0]);
+    let lasting = Connections::waiting(&edge, &servers(), LASTING, PORTS[0], HOLDS);
     let churn = Churn::start(&edge);
     let numbered = Numbered::start(&edge, PORTS[3], PAUSE);
     let begun = Instant::now();
