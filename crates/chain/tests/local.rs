@@ -131,6 +131,12 @@ fn who_has_no_host_is_told() {
     let named = CHAIN.replace("rules-file: r\n", "rules-file: r\n      chain: INPUT\n");
     let e = load("named", ALONE, &named).unwrap_err().join("\n");
     assert!(e.contains("leave 'chain' out"), "{e}");
+    let back = CHAIN.replace("rules-file: r\n", "rules-file: r\n      back: allow\n");
+    let e = load("back", ALONE, &back).unwrap_err().join("\n");
+    assert!(
+        e.contains("with the host at port 2, rules are asked both ways"),
+        "{e}"
+    );
     // what is for the host alone, where it is forwarded
     let e = load(
         "beside",

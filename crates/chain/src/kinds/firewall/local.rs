@@ -7,7 +7,7 @@
 //! loopback interface (`host_self`), comes in there again (`self_input`), and leaves at port 2.
 
 use super::lists::{Lists, Passage};
-use super::{Firewall, Lines, NO_ARP, NO_RULES6, Verdict};
+use super::{Back, Firewall, Lines, NO_ARP, NO_RULES6, Verdict};
 use crate::import::Hook;
 use crate::kinds::connections::universe;
 use crate::kinds::{ClickText, KindCx, NOT_IP, VLAN_TAGGED, discard};
@@ -60,6 +60,11 @@ impl Firewall {
             let why = "port 2 is the host itself, of which no address is known";
             let hint = "say 'addresses: { inside: [192.168.1.1/24], outside: [203.0.113.1/24] }', or connect nothing \
                         there";
+            wrong(cx, why, hint);
+        }
+        if self.back != Back::Same {
+            let why = "with the host at port 2, rules are asked both ways";
+            let hint = "leave 'back' out, or connect nothing to port 2";
             wrong(cx, why, hint);
         }
         if cx.reader.share.workers > 1 {
