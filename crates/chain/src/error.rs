@@ -44,6 +44,8 @@ pub struct Reader {
     pub(crate) translators: Vec<crate::workers::Translator>,
     /// What functions are in the kernel, where that is asked for.
     pub(crate) kernel: Option<crate::kernel::KernelPlan>,
+    /// The ports of functions that the chain file connects.
+    pub(crate) wired: std::collections::HashSet<crate::links::PortRef>,
 }
 
 impl Reader {
@@ -59,6 +61,7 @@ impl Reader {
             share: crate::workers::Share::default(),
             translators: Vec::new(),
             kernel: None,
+            wired: std::collections::HashSet::new(),
         }
     }
 

@@ -272,6 +272,15 @@ fn firewall(k: &Firewall, cx: &mut KindCx<'_>) -> Option<KernelFirewall> {
             return None;
         }
     }
+    if cx.wired(2) {
+        let hint = "its answers are programs' of the kernel's own host: connect nothing to port 2 for this comparison";
+        refuse(
+            cx,
+            "the host at port 2 has no equivalent in the kernel",
+            hint,
+        );
+        return None;
+    }
     let mut out = KernelFirewall {
         interfaces: [k.interfaces.inside.clone(), k.interfaces.outside.clone()],
         ..KernelFirewall::default()

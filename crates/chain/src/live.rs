@@ -11,7 +11,7 @@ use crate::file::{ChainFile, Function, PortSpec};
 use crate::links::{Link, PortRef, parse_links, parse_port};
 use crate::stitch::Chain;
 use onefold_packet::EtherAddr;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A port of a chain that is a network interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,6 +142,19 @@ pub(crate) fn edges(doc: &ChainFile) -> Vec<PortRef> {
     });
     let refs = begins.filter_map(|t| parse_port(t).ok());
     refs.filter_map(|at| Some(first_addressed(doc, &links, at)?.0))
+        .collect()
+}
+
+/// All ports of functions that the chain file connects to something, or calls unused.
+pub(crate) fn wired(doc: &ChainFile) -> HashSet<PortRef> {
+    let links = links(doc).into_iter().flat_map(|l| [l.from, l.to]);
+    let ports = doc.ports.values().flat_map(|spec| match &spec.value {
+        PortSpec::Both(t) => vec![t],
+        PortSpec::Apart(a) => a.input.iter().chain(&a.output).collect(),
+    });
+    let said = ports.chain(doc.unused.iter().map(|u| &u.value));
+    links
+        .chain(said.filter_map(|t| parse_port(t).ok()))
         .collect()
 }
 

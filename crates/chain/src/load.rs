@@ -8,7 +8,7 @@ use crate::find::find;
 use crate::kernel::{self, KernelFunction, KernelPlan};
 use crate::kinds::KindCx;
 use crate::links::PortRef;
-use crate::live::{Attached, Live, LivePort, attach, edges};
+use crate::live::{Attached, Live, LivePort, attach, edges, wired};
 use crate::params;
 use crate::placement::{self, Placement, Run};
 use crate::places;
@@ -240,6 +240,7 @@ fn load_inner(
     edit::apply(&mut doc, &edits, file, reader);
     let doc = doc;
     attach(&doc, reader);
+    reader.wired = wired(&doc);
     if let Some(k) = &mut reader.kernel {
         k.find_edges(edges(&doc));
     }

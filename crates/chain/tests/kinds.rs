@@ -150,7 +150,7 @@ fn firewall_rule_files() {
     );
     let e = file("{\"nftables\": [\n{\"chain\": {\"family\": \"ip\", \"table\": \"t\", \"name\": \"c\", \"type\": \"filter\", \"hook\": \"forward\"}},\n{\"rule\": {\"family\": \"ip\", \"table\": \"t\", \"chain\": \"c\", \"expr\": [{\"limit\": {}}]}}]}", "").unwrap_err().join("\n");
     assert!(
-        e.contains("/r:3:1: error: statement 'limit' is not supported"),
+        e.contains("/r:3:1: error: statement 'limit' by name is not supported"),
         "{e}"
     );
     // every kind of test that the importers write is one that the element understands, and means what it should

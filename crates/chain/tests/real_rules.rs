@@ -101,6 +101,8 @@ fn packet_filters_of_hosts() {
             family: Family::V4,
             chain,
             interfaces: &interfaces,
+            host: false,
+            traffic: Default::default(),
         };
         iptables::parse(&text, &request)
     };

@@ -149,6 +149,92 @@ fn rules_of_iptables() {
     assert!(known(&v, "answers of REJECT") > 0, "{v}");
 }
 
+/// A file with what a script says.
+const SCRIPT: &str = "*filter
+:INPUT ACCEPT [0:0]
+:FORWARD ACCEPT [0:0]
+:OUTPUT ACCEPT [0:0]
+-F
+-P FORWARD DROP
+-N services
+-N empty
+-X empty
+-4 -A FORWARD -p icmp -m icmp --icmp-type 8 -j ACCEPT
+-6 -A FORWARD -p ipv6-icmp -m icmp6 --icmpv6-type 128 -j ACCEPT
+-A FORWARD -p tcp -j DROP
+-A FORWARD -p tcp -j services
+-D FORWARD 2
+-I FORWARD -p udp -m udp --dport 53 -j ACCEPT
+-I FORWARD 2 -p tcp -m tcp --dport 25 -j DROP
+-I FORWARD 5 --ipv4 -s 10.0.0.0/9 -j ACCEPT
+-A services -p tcp -m tcp --dport 1000:2000 -j DROP
+-A services -j DROP
+-F services
+-A services -p tcp -m multiport --dports 22,25,80 -j ACCEPT
+COMMIT
+";
+
+/// Rates that are never reached, and jumps and returns with them. Those of a clock are not the kernel's.
+const RATES: &str = "*filter
+:INPUT ACCEPT [0:0]
+:FORWARD DROP [0:0]
+:OUTPUT ACCEPT [0:0]
+:LIMITED - [0:0]
+:FLOOD - [0:0]
+-A FORWARD -p tcp -m tcp --dport 80 -m limit --limit 10000/sec --limit-burst 10000 -j ACCEPT
+-A FORWARD -m limit --limit 10000/sec --limit-burst 10000 -m udp -p udp --dport 53 -j ACCEPT
+-A FORWARD -p udp -j FLOOD
+-A FORWARD -s 10.0.0.0/8 -m limit --limit 10000/sec --limit-burst 10000 -g LIMITED
+-A FORWARD -p icmp -m limit --limit 1/day --limit-burst 1 -j LOG
+-A FORWARD -p icmp -j ACCEPT
+-A LIMITED -p tcp -m tcp --dport 22 -j ACCEPT
+-A FLOOD -m limit --limit 10000/sec --limit-burst 10000 -j RETURN
+-A FLOOD -j ACCEPT
+COMMIT
+";
+
+/// The same of nftables: what is beyond a rate that is never reached is nothing.
+const RATES_NFT: &str = "table inet filter {
+ chain forward {
+  type filter hook forward priority 0; policy drop;
+  limit rate over 100000/second burst 100000 packets drop
+  tcp dport 80 limit rate 500 mbytes/second accept
+  udp dport 53 limit rate over 1000000/second burst 1000000 packets accept
+  ip saddr 10.0.0.0/8 limit rate 100000/second burst 100000 packets jump own
+  icmpv6 type echo-request limit rate 100000/second burst 100000 packets accept
+ }
+ chain own {
+  tcp dport 22 accept
+  udp dport 1000-2000 limit rate 100000/second burst 100000 packets return
+  meta l4proto udp accept
+ }
+}
+";
+
+#[test]
+fn lines_of_scripts_and_rates() {
+    if !can() {
+        return;
+    }
+    let dir = temp("compare-scripts");
+    write(&dir, "script.rules", SCRIPT);
+    firewall(&dir, "script.yaml", "script.rules", "script.rules");
+    write(&dir, "rates.rules", RATES);
+    let text = CHAIN
+        .replace(", rules6-file: FILE6", "")
+        .replace("FILE", "rates.rules");
+    write(&dir, "rates.yaml", &text);
+    write(&dir, "rates.nft", RATES_NFT);
+    write(&dir, "rates.json", &listed(&dir.join("rates.nft")));
+    firewall(&dir, "nft.yaml", "rates.json", "rates.json");
+    for chain in ["script.yaml", "rates.yaml", "nft.yaml"] {
+        let v = compare(&dir, 0, &[chain, "--packets", "3000"]);
+        assert_eq!(v["differences"], 0, "{chain}: {v}");
+        assert!(v["compared"].as_u64() > Some(2000), "{chain}: {v}");
+        assert!(v["with_output"].as_u64() > Some(300), "{chain}: {v}");
+    }
+}
+
 /// Connections: the same packets make the same ones in the kernel, and are told apart alike.
 #[test]
 fn connections() {

@@ -2,7 +2,8 @@
 //! elements accept, errors have lines. The first byte says which format.
 
 use onefold_chain::import::{
-    Family, Interfaces, RuleSet, classbench, click_list, iptables, nftables, parse_route, snort,
+    Family, Interfaces, RuleSet, Section, Traffic, classbench, click_list, iptables, nftables,
+    parse_route, snort,
 };
 use onefold_element::args::Args;
 use onefold_elements::filter::{FilterErrorKind, parse_rule};
@@ -11,8 +12,13 @@ use onefold_elements::payload::filter::rule;
 /// Expressions of our own making are understood.
 fn check(set: &RuleSet) {
     let args = Args::from_strings(&[]);
-    let all = set.rules.iter().chain(set.down.iter().flatten());
-    for r in all.take(200) {
+    let first = set.rules.iter().chain(set.down.iter().flatten());
+    let more = set.sections.iter().flat_map(|s| &s.more);
+    let more = more.flat_map(|s| match s {
+        Section::Rules(rules) => rules.as_slice(),
+        Section::Connection { .. } | Section::Rate { .. } => &[],
+    });
+    for r in first.chain(more).take(200) {
         let text = format!("{} {}", r.verdict.action(), r.filter);
         // nesting has a bound
         if let Err(e) = parse_rule(&text, 1, &args.scope()) {
@@ -49,6 +55,13 @@ pub fn run(bytes: &[u8]) {
         },
         chain: (which & 0x40 != 0).then_some("INPUT"),
         interfaces: &names,
+        host: which & 0x20 != 0,
+        traffic: match which & 0x38 {
+            0x28 => Traffic::ToHost,
+            0x30 => Traffic::FromHost,
+            0x38 => Traffic::LoopOut,
+            _ => Traffic::Forwarded,
+        },
     };
     let v4 = request.family == Family::V4;
     match which & 7 {

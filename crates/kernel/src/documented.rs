@@ -62,6 +62,9 @@ known! {
     CUT: "transport headers that are cut short, at rules of iptables",
         "iptables drops such a packet, and a TCP fragment that begins within the header (RFC 1858), at the first rule \
          that looks into its ports, flags or type; for Onefold, as for nftables, the rule does not match";
+    LATER: "later fragments of TCP and UDP, at rules of iptables",
+        "iptables-nft makes such a rule one of nftables, which may read a port where a later fragment has other bytes; \
+         for Onefold, as for iptables of old, such a packet has none, and the rule does not match";
     FRAGMENT: "fragments, at a firewall whose rules ask about connections",
         "the kernel puts them together before anything else; for Onefold they are of no connection (invalid)";
     OTHERS: "SCTP, DCCP, UDP-Lite and GRE, at a firewall whose rules ask about connections",
@@ -199,6 +202,9 @@ pub(crate) fn excuse(
     if s.iptables && theirs.is_empty() && !ours.is_empty() && is_cut(s.frame) {
         return Some(CUT);
     }
+    if s.iptables && theirs.is_empty() != ours.is_empty() && is_later(s.frame) {
+        return Some(LATER);
+    }
     if s.asks_assured && v.proto == 17 {
         return Some(STREAM);
     }
@@ -329,6 +335,17 @@ fn is_cut(frame: &[u8]) -> bool {
         Some(end.min(frame.len()) < v.transport? + whole)
     };
     cut() == Some(true)
+}
+
+/// Is it a fragment of TCP or UDP over IPv4 that is not the first one?
+fn is_later(frame: &[u8]) -> bool {
+    let Some(v) = view(frame).filter(|v| v.ether_type == 0x0800 && matches!(v.proto, 6 | 17))
+    else {
+        return false;
+    };
+    let at = v.net + 6;
+    let field = frame.get(at..at + 2);
+    field.is_some_and(|b| u16::from_be_bytes([b[0], b[1]]) & 0x1fff != 0)
 }
 
 /// Is there anything behind the end of a list of IPv4 options (RFC 791)?

@@ -1,8 +1,9 @@
 //! Chains of rules that jump to one another, as iptables and nftables have them; [`super::walk`] makes lists of them.
 
+use super::limits::Rate;
 use super::mark::{Change, MarkTest};
 use super::nat::NatTarget;
-use super::rule::{Verdict, Way};
+use super::rule::{Devices, Verdict, Way};
 use crate::rules::RulePlace;
 use std::sync::Arc;
 
@@ -34,6 +35,8 @@ pub struct ChainRule {
     pub own: Vec<OwnTest>,
     /// Marks that must match.
     pub marks: Vec<MarkTest>,
+    /// How often packets match of which all this holds.
+    pub rate: Option<Rate>,
     /// What it changes of packets that match, before its target.
     pub changes: Vec<Change>,
     /// What it does.
@@ -71,11 +74,11 @@ pub struct OwnTest {
 }
 
 impl OwnTest {
-    /// The expression, for packets that go `way`.
+    /// The expression, for packets that go this way.
     ///
     /// # Errors
     /// No address is known.
-    pub fn test(self, way: Way, names: &Interfaces) -> Result<String, String> {
+    pub fn test(self, (way, devices): At, names: &Interfaces) -> Result<String, String> {
         let of = |all: &[std::net::IpAddr]| -> Vec<String> {
             let side = if self.src { "src" } else { "dst" };
             let ours = all.iter().filter(|a| a.is_ipv6() == self.six);
@@ -88,9 +91,23 @@ impl OwnTest {
                     .into(),
             );
         }
-        let found = match self.at {
-            None => of(&names.own),
-            Some(out) => of(&names.at[usize::from((way == Way::Up) == out)]),
+        let found = match (self.at, devices) {
+            // the loopback interface has all of its networks
+            (at, Devices::InLoop | Devices::OutLoop) => {
+                let side = if self.src { "src" } else { "dst" };
+                let mut all = if at.is_none() {
+                    of(&names.own)
+                } else {
+                    Vec::new()
+                };
+                all.push(match self.six {
+                    false => format!("{side} net 127.0.0.0/8"),
+                    true => format!("{side} host ::1"),
+                });
+                all
+            }
+            (None, _) => of(&names.own),
+            (Some(out), _) => of(&names.at[usize::from((way == Way::Up) == out)]),
         };
         let test = match found.len() {
             0 => "false".to_string(),
@@ -119,18 +136,88 @@ pub struct Interfaces {
     pub mtu: Option<u16>,
 }
 
+/// Which way packets go, and which interfaces are known.
+pub type At = (Way, Devices);
+
 impl InterfaceTest {
-    pub fn holds(&self, way: Way, names: &Interfaces) -> bool {
-        let name = match (way == Way::Up, self.out) {
-            (true, false) | (false, true) => &names.inside,
-            _ => &names.outside,
+    pub fn holds(&self, (way, devices): At, names: &Interfaces) -> bool {
+        let known = match devices {
+            Devices::Both => true,
+            Devices::In | Devices::InLoop => !self.out,
+            Devices::Out | Devices::OutLoop => self.out,
         };
-        let is = name.as_ref().is_some_and(|name| {
+        let name = match (way == Way::Up, self.out) {
+            // there is no such interface at this hook: its name is empty
+            _ if !known => Some(""),
+            _ if matches!(devices, Devices::InLoop | Devices::OutLoop) => Some("lo"),
+            (true, false) | (false, true) => names.inside.as_deref(),
+            _ => names.outside.as_deref(),
+        };
+        let is = name.is_some_and(|name| {
             self.names.iter().any(|n| match n.strip_suffix(['+', '*']) {
                 Some(begin) => name.starts_with(begin),
                 None => n == name,
             })
         });
         is != self.not
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where it is not known yet, or not any more, an interface has no name.
+    #[test]
+    fn interfaces_that_are_not_known() {
+        let names = Interfaces {
+            inside: Some("eth1".into()),
+            outside: Some("ppp0".into()),
+            ..Interfaces::default()
+        };
+        let test = |out, not, name: &str| InterfaceTest {
+            out,
+            not,
+            names: vec![name.into()],
+        };
+        let comes = test(false, false, "eth+");
+        let leaves = test(true, true, "ppp0");
+        for (way, devices, holds) in [
+            (Way::Up, Devices::Both, (true, false)),
+            (Way::Down, Devices::Both, (false, true)),
+            (Way::Up, Devices::In, (true, true)),
+            (Way::Up, Devices::Out, (false, false)),
+            (Way::Down, Devices::Out, (false, true)),
+            (Way::Up, Devices::OutLoop, (false, true)),
+        ] {
+            let at = (way, devices);
+            let found = (comes.holds(at, &names), leaves.holds(at, &names));
+            assert_eq!(found, holds, "{at:?}");
+        }
+        assert!(test(false, false, "lo").holds((Way::Up, Devices::InLoop), &names));
+    }
+
+    #[test]
+    fn own_addresses_of_the_loopback_interface() {
+        let names = Interfaces {
+            own: vec!["192.168.1.1".parse().unwrap()],
+            ..Interfaces::default()
+        };
+        let own = |at| OwnTest {
+            src: false,
+            at,
+            not: false,
+            six: false,
+        };
+        let test = |o: OwnTest, devices| o.test((Way::Up, devices), &names).unwrap();
+        assert_eq!(test(own(None), Devices::Out), "(dst host 192.168.1.1)");
+        assert_eq!(
+            test(own(None), Devices::OutLoop),
+            "(dst host 192.168.1.1 or dst net 127.0.0.0/8)"
+        );
+        assert_eq!(
+            test(own(Some(false)), Devices::InLoop),
+            "(dst net 127.0.0.0/8)"
+        );
     }
 }

@@ -3,8 +3,6 @@
 //! A mark is a number of 32 bits. What a rule sets it to is made of single bits of the packet's mark and of its
 //! connection's, some of them inverted: that is what `MARK`, `CONNMARK` and nft's `&`, `|` and `^` come to.
 
-use std::collections::BTreeSet;
-
 /// Whose mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MarkOf {
@@ -130,66 +128,6 @@ impl Change {
             Change::PacketMark(v) => v.connection != 0,
             Change::ConnectionMark(_) => true,
             Change::Untrack | Change::Header(_) => false,
-        }
-    }
-}
-
-/// Most marks that packets of a function have.
-const MAX_MARKS: usize = 128;
-
-/// A mark of packets, and whether they are not tracked. Packets carry its number in the list of all.
-pub type Mark = (u32, bool);
-
-/// What is known of all marks of a function while its lists are made.
-#[derive(Debug, Clone)]
-pub struct Marks {
-    /// By number; the first one is that of packets that nothing has been done to.
-    pub all: Vec<Mark>,
-    /// What the marks of connections can be.
-    pub connections: BTreeSet<u32>,
-    /// Bits of connections' marks that are asked for.
-    pub asked: u32,
-}
-
-impl Marks {
-    /// Of packets and connections that nothing has been done to.
-    pub fn new(asked: u32) -> Marks {
-        Marks {
-            all: vec![(0, false)],
-            connections: BTreeSet::from([0]),
-            asked,
-        }
-    }
-
-    /// Its number, for which there is a place.
-    ///
-    /// # Errors
-    /// They are too many.
-    pub fn number(&mut self, mark: Mark) -> Result<u8, String> {
-        let i = self.all.iter().position(|m| *m == mark);
-        let i = i.unwrap_or(self.all.len());
-        if i == self.all.len() {
-            self.all.push(mark);
-        }
-        match u8::try_from(i) {
-            Ok(n) if i < MAX_MARKS => Ok(n),
-            _ => Err(format!(
-                "the rules give packets more than {MAX_MARKS} different marks"
-            )),
-        }
-    }
-
-    /// Connections may have this mark.
-    ///
-    /// # Errors
-    /// They are too many.
-    pub fn write_connection(&mut self, mark: u32) -> Result<(), String> {
-        self.connections.insert(mark);
-        match self.connections.len() > MAX_MARKS {
-            true => Err(format!(
-                "the rules give connections more than {MAX_MARKS} different marks"
-            )),
-            false => Ok(()),
         }
     }
 }

@@ -7,16 +7,21 @@ mod chains;
 pub mod classbench;
 pub mod click_list;
 mod headers;
+mod host;
 pub mod iptables;
+mod limits;
 mod mark;
 pub mod nat;
 pub mod nftables;
 mod parts;
 mod passage;
+#[cfg(test)]
+mod passage_tests;
 mod ports;
 pub mod precedence;
 mod routes;
 mod rule;
+mod sections;
 pub mod snort;
 mod terms;
 mod walk;
@@ -25,12 +30,13 @@ mod walk_tests;
 
 pub use chains::Interfaces;
 pub(crate) use headers::LEAST_MTU;
+pub use limits::Bucket;
 pub(crate) use routes::warn as warn_of_routes;
 pub use routes::{
     Hop, PlacedRoute, Route, RouteKind, Selection, parse_route, read_routes, select, shares,
 };
 pub use rule::{
-    Hook, Onward, ReadOptions, Rule, RuleFormat, RuleSet, Section, Sections, Stage, Step, Verdict,
-    Way, format_of, read_rules,
+    Devices, Hook, Onward, ReadOptions, Rule, RuleFormat, RuleSet, Section, Sections, Stage, Step,
+    Traffic, Verdict, Way, format_of, read_rules,
 };
 pub use terms::Family;

@@ -14,24 +14,43 @@ pub enum NatTarget {
     Range(String),
     /// The address of the port that the packet leaves at; ports and options as ConnSrcNat has them.
     Masquerade(String),
+    /// The address of the port that the packet arrived at; ports and options as ConnDstNat has them.
+    Redirect(String),
 }
 
 impl NatTarget {
-    /// A range's text; `own`: the address of the port that the packet leaves at. `None`: nothing is translated.
+    /// A redirect, where its packets are sent to.
+    pub(super) fn redirected(
+        self,
+        to: Result<Option<IpAddr>, &'static str>,
+    ) -> Result<NatTarget, String> {
+        match (self, to) {
+            (NatTarget::Redirect(_), Err(why)) => Err(why.into()),
+            (NatTarget::Redirect(options), Ok(Some(a))) => Ok(NatTarget::Range(
+                format!("{a} {options}").trim_end().to_string(),
+            )),
+            (t, _) => Ok(t),
+        }
+    }
+
+    /// A range's text; the addresses of the ports that the packet arrived at and leaves at. `None`: nothing is
+    /// translated.
     ///
     /// # Errors
     /// The address is not known.
-    pub fn range(&self, own: Option<IpAddr>) -> Result<Option<String>, String> {
-        match (self, own) {
-            (NatTarget::Stays, _) => Ok(None),
-            (NatTarget::Range(r), _) => Ok(Some(r.clone())),
-            (NatTarget::Masquerade(options), Some(a)) => {
-                Ok(Some(format!("{a} {options}").trim_end().to_string()))
-            }
-            (NatTarget::Masquerade(_), None) => Err(
-                "the address of the port is not known: say it with 'addresses: { outside: [203.0.113.1/24] }'".into(),
-            ),
-        }
+    pub fn range(
+        &self,
+        (arrived, leaves): (Option<IpAddr>, Option<IpAddr>),
+    ) -> Result<Option<String>, String> {
+        let (own, options) = match self {
+            NatTarget::Stays => return Ok(None),
+            NatTarget::Range(r) => return Ok(Some(r.clone())),
+            NatTarget::Masquerade(options) => (leaves, options),
+            NatTarget::Redirect(options) => (arrived, options),
+        };
+        let hint = "the address of the port is not known: say it with 'addresses: { outside: [203.0.113.1/24] }'";
+        let own = own.ok_or(hint)?;
+        Ok(Some(format!("{own} {options}").trim_end().to_string()))
     }
 }
 

@@ -1,10 +1,10 @@
-//! The chains of a file that forwarded packets pass, and the rule set that they become.
+//! The chains of a file that packets pass, and the rule sets that they become.
 
 use super::chains::{ChainRule, Interfaces};
 use super::nat::NatRules;
-use super::passage::{Passage, filters, passage, translations};
-use super::rule::{Hook, Rule, RuleSet, Section, Sections, Stage, Verdict};
-use super::walk::{Source, Walked};
+use super::passage::{Course, Lists, Passage, filters, passage, translations};
+use super::rule::{Devices, Hook, Rule, RuleSet, Section, Sections, Stage, Verdict};
+use super::sections::{Source, Walked};
 use crate::kinds::connections::asks;
 use crate::rules::RulePlace;
 use std::collections::HashMap;
@@ -22,6 +22,8 @@ pub struct Part {
     pub default: Verdict,
     /// Whose policy that is, and the line that says it, if there is one.
     pub policy: Option<(Arc<RulePlace>, Option<u32>)>,
+    /// Which interfaces are known there.
+    pub devices: Devices,
 }
 
 impl Default for Part {
@@ -31,6 +33,7 @@ impl Default for Part {
             start: String::new(),
             default: Verdict::Allow,
             policy: None,
+            devices: Devices::Both,
         }
     }
 }
@@ -38,12 +41,14 @@ impl Default for Part {
 /// All of them.
 #[derive(Debug, Default)]
 pub struct Parts {
-    /// That forwarded packets are filtered by.
+    /// That packets are filtered by.
     pub main: Part,
     /// Other chains of filters, in the order of [`Hook`].
     pub stages: Vec<(Hook, Part)>,
     /// Of destinations, of sources; `None`: addresses are not translated.
     pub nat: Option<[Option<Part>; 2]>,
+    /// What is not quite as it was.
+    pub warnings: Vec<String>,
 }
 
 /// Which chain of a file a list is of.
@@ -62,24 +67,70 @@ struct Both {
     sections: [Sections<Rule>; 2],
 }
 
+/// The course of what the host sends to itself, as it leaves, and as it comes in again; that of all else that it sends
+/// is before it.
+const LOOP_OUT: usize = 3;
+const LOOP_IN: usize = 4;
+
+/// The rule sets of a file, for packets that pass different chains: forwarded ones, then those of the host, as
+/// [`RuleSet::host`] has them. Marks have the same numbers in all of them.
+///
+/// # Errors
+/// By the line of the rule that each is about.
+pub fn rule_sets<const N: usize>(
+    all: [Parts; N],
+    names: &Interfaces,
+) -> Result<[RuleSet; N], Errors> {
+    let mut orders: [Vec<Which>; N] = [(); N].map(|()| Vec::new());
+    let mut courses: Vec<Course> = Vec::new();
+    for (i, (parts, order)) in all.iter().zip(&mut orders).enumerate() {
+        let (whichs, sources): (Vec<Which>, Vec<Source>) = parts.in_order().into_iter().unzip();
+        let front = whichs.iter().take_while(|w| parts.is_front(**w)).count();
+        let from_host = i == LOOP_OUT || i + 1 == LOOP_OUT;
+        courses.push(Course {
+            sources,
+            // who has another destination then, may leave by another port
+            rerouted: (from_host && parts.nat.is_some()).then_some(front),
+            from: (i == LOOP_IN).then_some(LOOP_OUT),
+        });
+        *order = whichs;
+    }
+    let Passage {
+        lists,
+        marks,
+        unasked,
+    } = passage(&courses, names)?;
+    let mut errors = Errors::new();
+    let mut made = orders.into_iter().zip(lists).zip(unasked);
+    let sets = all.map(|parts| {
+        let mut set = RuleSet::default();
+        if let Some(((order, lists), unasked)) = made.next() {
+            set = parts.rule_set(order, lists, &mut errors);
+            if unasked > 0 {
+                set.warnings.push(format!(
+                    "{unasked} rules set marks that no rule asks for: what routing and queues make of them is not done"
+                ));
+            }
+        }
+        set.marks = marks.clone();
+        set
+    });
+    errors.sort();
+    errors.dedup();
+    match errors.is_empty() {
+        true => Ok(sets),
+        false => Err(errors),
+    }
+}
+
 impl Parts {
-    /// The rule set.
-    ///
-    /// # Errors
-    /// By the line of the rule that each is about.
-    pub fn rule_set(self, names: &Interfaces) -> Result<RuleSet, Errors> {
-        let (order, sources): (Vec<Which>, Vec<Source>) = self.in_order().into_iter().unzip();
-        let Passage {
-            lists,
-            marks,
-            unasked,
-        } = passage(&sources, names)?;
-        let mut errors = Errors::new();
+    /// The rule set. What is wrong with it is added to `errors`.
+    fn rule_set(self, order: Vec<Which>, lists: Lists, errors: &mut Errors) -> RuleSet {
         let mut set = RuleSet {
             default: Some(self.main.default),
             policy: self.main.policy.clone(),
             nat: self.nat.as_ref().map(|_| NatRules::default()),
-            marks,
+            warnings: self.warnings,
             ..RuleSet::default()
         };
         for (which, pair) in order.into_iter().zip(lists) {
@@ -98,13 +149,12 @@ impl Parts {
                     }
                 }
                 Which::Main => {
-                    if let Some(b) = both(pair, &mut errors) {
+                    if let Some(b) = both(pair, errors) {
                         (set.rules, set.down, set.sections) = (b.up, b.down, b.sections);
                     }
                 }
                 Which::Stage(n) => {
-                    let (Some(b), Some((hook, part))) =
-                        (both(pair, &mut errors), self.stages.get(n))
+                    let (Some(b), Some((hook, part))) = (both(pair, errors), self.stages.get(n))
                     else {
                         continue;
                     };
@@ -119,15 +169,19 @@ impl Parts {
                 }
             }
         }
-        asks_too_early(&set, &mut errors);
-        if unasked > 0 {
-            set.warnings.push(format!(
-                "{unasked} rules set marks that no rule asks for: what routing and queues make of them is not done"
-            ));
-        }
-        match errors.is_empty() {
-            true => Ok(set),
-            false => Err(errors),
+        asks_too_early(&set, errors);
+        set
+    }
+
+    /// Is a chain asked before it is known where packets go?
+    fn is_front(&self, which: Which) -> bool {
+        match which {
+            Which::Stage(n) => {
+                let hook = self.stages.get(n).map(|s| s.0);
+                matches!(hook, Some(Hook::Raw | Hook::Prerouting))
+            }
+            Which::Main => false,
+            Which::Nat(src) => !src,
         }
     }
 
@@ -137,6 +191,7 @@ impl Parts {
             chains: p.chains.clone(),
             start: p.start.clone(),
             tracked,
+            devices: p.devices,
         };
         let stages = |hooks: &[Hook]| {
             let all = self.stages.iter().enumerate();
@@ -183,7 +238,7 @@ fn asks_too_early(set: &RuleSet, errors: &mut Errors) {
         let more = s.sections.iter().flat_map(|s| &s.more);
         let rules = more.flat_map(|m| match m {
             Section::Rules(rules) => rules.as_slice(),
-            Section::Connection { .. } => &[],
+            Section::Connection { .. } | Section::Rate { .. } => &[],
         });
         if let Some(r) = first.chain(rules).find(|r| asks(&r.filter)) {
             let text =

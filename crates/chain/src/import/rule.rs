@@ -2,6 +2,7 @@
 
 use super::chains::Interfaces;
 use super::iptables::Request;
+use super::limits::Bucket;
 use super::precedence::{mixed, warn};
 use super::terms::Family;
 use crate::error::Reader;
@@ -57,6 +58,8 @@ pub struct Onward {
     pub steps: Vec<Step>,
     /// The section of the list with which they go on; without one, the rule decides.
     pub section: Option<usize>,
+    /// They are those that the rule does not take: it ends its section, as it asks for a rate.
+    pub others: bool,
 }
 
 /// Something that is done to a packet on its way.
@@ -81,6 +84,17 @@ pub enum Section<R> {
         values: Vec<(u32, usize)>,
         /// That for packets without a connection.
         none: usize,
+    },
+    /// A rule's rate is asked.
+    Rate {
+        /// Its bucket.
+        bucket: Arc<Bucket>,
+        /// The line of the rule.
+        line: u32,
+        /// The section for packets within the rate.
+        within: usize,
+        /// That for those beyond it.
+        beyond: usize,
     },
 }
 
@@ -164,8 +178,22 @@ pub struct RuleSet {
     pub nat: Option<super::nat::NatRules>,
     /// Other chains that forwarded packets pass, in their order.
     pub stages: Vec<Stage>,
+    /// Rules for packets of the host itself, if they were asked for: for those that come to it, for its own, and for
+    /// those that it sends to itself, where they leave and where they come in again.
+    pub host: Option<Box<[RuleSet; 4]>>,
     /// What is not quite as it was, said once for all rules.
     pub warnings: Vec<String>,
+}
+
+impl RuleSet {
+    /// Has it no rules at all?
+    fn says_nothing(&self) -> bool {
+        let plain = self.rules.is_empty() && self.sections.iter().all(|s| s.more.is_empty());
+        let here = plain && self.nat.is_none() && self.stages.is_empty();
+        let host = self.host.iter().flat_map(|h| h.iter());
+        // Bound: a set of the host's packets has none within
+        here && host.into_iter().all(RuleSet::says_nothing)
+    }
 }
 
 /// Which way a packet goes through a function with two ports.
@@ -175,6 +203,58 @@ pub enum Way {
     Up,
     /// From port 1 to port 0.
     Down,
+}
+
+/// Which interfaces are known where a list is asked: in netfilter's hooks prerouting and input the one that the packet
+/// came in by, in output and postrouting that which it goes out by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Devices {
+    /// That which it came in by: of [`Way::Up`] that at port 0.
+    In,
+    /// That which it goes out by: of [`Way::Up`] that at port 1.
+    Out,
+    /// Both.
+    Both,
+    /// It came in by the loopback interface, from the host itself.
+    InLoop,
+    /// It goes out by the loopback interface, to the host itself.
+    OutLoop,
+}
+
+/// Whose packets a ruleset is read for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Traffic {
+    /// Those that pass from port to port.
+    #[default]
+    Forwarded,
+    /// Those for the host itself (hook input). [`Way::Up`] is from port 0, [`Way::Down`] from port 1.
+    ToHost,
+    /// The host's own (hook output). [`Way::Up`] is to port 1, [`Way::Down`] to port 0.
+    FromHost,
+    /// Those from the host to itself, where they leave, and ...
+    LoopOut,
+    /// ... where they come in again.
+    LoopIn,
+}
+
+impl Traffic {
+    /// The same hooks are passed by what comes from, or goes to, a port.
+    pub(super) fn course(self) -> Traffic {
+        match self {
+            Traffic::LoopOut => Traffic::FromHost,
+            Traffic::LoopIn => Traffic::ToHost,
+            t => t,
+        }
+    }
+
+    /// The interface, where it is known.
+    pub(super) fn devices(self, at_ports: Devices) -> Devices {
+        match (self, at_ports) {
+            (Traffic::LoopOut, Devices::Out) => Devices::OutLoop,
+            (Traffic::LoopIn, Devices::In) => Devices::InLoop,
+            (_, d) => d,
+        }
+    }
 }
 
 /// How a rule file is written.
@@ -230,6 +310,8 @@ pub struct ReadOptions<'a> {
     pub chain: Option<&'a str>,
     /// For formats that name interfaces.
     pub interfaces: &'a Interfaces,
+    /// For formats with chains: those of the host's own packets, too.
+    pub host: bool,
 }
 
 /// Says that a rule file decides nothing.
@@ -282,6 +364,8 @@ pub fn read_rules(
         family: options.family,
         chain: options.chain,
         interfaces: options.interfaces,
+        host: options.host,
+        traffic: Traffic::Forwarded,
     };
     let result = match format {
         RuleFormat::Classbench if options.family == Family::V6 => {
@@ -303,7 +387,7 @@ pub fn read_rules(
                 let d = Diagnostic::warning(format!("{name}: {w}"));
                 reader.diagnostics.push(d.at(&reader.sources, span));
             }
-            if set.rules.is_empty() && set.nat.is_none() && set.stages.is_empty() {
+            if set.says_nothing() {
                 no_rules(reader, file, span, set.default);
             }
             if matches!(format, RuleFormat::Click | RuleFormat::Auto) {

@@ -7,11 +7,18 @@
 //! begins behind the rule, and whose packets all have the new mark. So a mark is known wherever it is asked for, and
 //! the answer stands in the place of the question. Where the answer depends on the connection's mark, a section tells
 //! packets by that first.
+//!
+//! A rule with a rate ends a section, too: a section of its own asks the bucket, and of whom the rate holds goes on in
+//! one that begins with the rest of the rule. All others, asked or not, go on in one that begins behind the rule.
 
-use super::chains::{ChainRule, Interfaces, Target};
-use super::mark::{Change, MarkOf, MarkTest, Marks};
+use super::chains::{At, ChainRule, InterfaceTest, Interfaces, Target};
+use super::limits::Bucket;
+use super::mark::{Change, MarkOf, MarkTest};
 use super::rule::{MAX_RULES, Onward, Section, Step, Verdict, Way};
-use crate::rules::RulePlace;
+use super::sections::{
+    Asked, Connection, Decides, Does, Frame, Key, Kind, Marks, Source, State, Walked, acyclic,
+    behind,
+};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -27,76 +34,11 @@ const MAX_BYTES: usize = 32 << 20;
 const MAX_SECTIONS: usize = 4096;
 
 /// What goes wrong: the line of the rule that it is about, and why.
-type Wrong = (u32, String);
-
-/// A rule that decides, or after which packets go on elsewhere.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decides {
-    pub target: Target,
-    pub onward: Option<Onward>,
-    pub filter: String,
-    pub line: u32,
-    pub place: Option<Arc<RulePlace>>,
-}
-
-/// A chain with all that it jumps to.
-#[derive(Debug, Clone)]
-pub struct Source {
-    pub chains: HashMap<String, Vec<ChainRule>>,
-    /// Where packets come in.
-    pub start: String,
-    /// Packets have been tracked before they come here.
-    pub tracked: bool,
-}
-
-/// What became of a chain.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Walked {
-    /// The first one is where packets begin, unless `entries` says otherwise.
-    pub sections: Vec<Section<Decides>>,
-    /// By the number of the mark with which packets come; nothing, where it makes no difference.
-    pub entries: Vec<(u8, usize)>,
-    /// The marks of packets that are let pass.
-    pub exits: BTreeSet<u8>,
-}
-
-/// What is known of the connection of a packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Connection {
-    Unknown,
-    /// There is none.
-    None,
-    /// Its mark.
-    Is(u32),
-}
-
-/// What is known of the packets of a section.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct State {
-    /// Number of their mark.
-    mark: u8,
-    connection: Connection,
-}
-
-/// Where in which chain packets go on.
-type Frame<'a> = (&'a str, usize);
-/// Where a section begins, innermost chain last; whether it tells packets by their connections' marks.
-type Key<'a> = (Vec<Frame<'a>>, State, bool);
-
-/// What a rule does with the packets of a section.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Does {
-    /// It takes none.
-    Nothing,
-    /// What they become.
-    Takes(State, Vec<Step>),
-    /// That depends on their connections' marks.
-    Depends,
-}
+pub(super) type Wrong = (u32, String);
 
 struct Walk<'a, 'm> {
     source: &'a Source,
-    way: Way,
+    at: At,
     names: &'a Interfaces,
     /// Bits of packets' marks that are asked for, here or later.
     asked: u32,
@@ -126,7 +68,7 @@ pub fn walk(
 ) -> Result<Walked, Vec<Wrong>> {
     let mut w = Walk {
         source,
-        way,
+        at: (way, source.devices),
         names,
         asked,
         marks,
@@ -151,17 +93,24 @@ pub fn walk(
             mark: *mark,
             connection,
         };
-        let first = (source.start.as_str(), 0);
-        let number = w.number((vec![first], state, false), 0).map_err(one)?;
+        let key = Key {
+            frames: vec![(source.start.as_str(), 0)],
+            state,
+            granted: false,
+            kind: Kind::Rules,
+        };
+        let number = w.number(key, 0).map_err(one)?;
         out.entries.push((*mark, number));
     }
     let mut sections: Vec<Option<Section<Decides>>> = Vec::new();
     while let Some(key) = w.todo.pop() {
         let number = w.numbers.get(&key).copied().unwrap_or(0);
-        let section = match key.2 {
-            true => w.by_connection(key).map_err(one)?,
-            false => w.section(key).map_err(one)?,
+        let section = match key.kind {
+            Kind::Connection => w.by_connection(key),
+            Kind::Rules => w.section(key),
+            Kind::Rate => w.by_rate(key),
         };
+        let section = section.map_err(one)?;
         sections.resize(sections.len().max(number + 1), None);
         if let Some(s) = sections.get_mut(number) {
             *s = Some(section);
@@ -177,69 +126,6 @@ pub fn walk(
     Ok(out)
 }
 
-impl Walked {
-    /// Where the mark with which packets come makes no difference, and nothing is changed, one section is enough.
-    fn simplify(&mut self, entries: &BTreeSet<u8>) {
-        let plain = |s: &Section<Decides>| match s {
-            Section::Rules(rules) => rules.iter().all(|r| r.onward.is_none()),
-            Section::Connection { .. } => false,
-        };
-        let same = self
-            .sections
-            .iter()
-            .all(|s| self.sections.first() == Some(s));
-        if same && self.sections.iter().all(plain) {
-            self.sections.truncate(1);
-            self.entries.clear();
-            self.exits = entries.clone();
-        }
-    }
-}
-
-/// No section is come to from itself: chains that call one another in a circle, changing marks.
-fn acyclic(sections: &[Section<Decides>]) -> Result<(), Wrong> {
-    let next = |s: &Section<Decides>| -> Vec<(usize, u32)> {
-        match s {
-            Section::Rules(rules) => {
-                let to = |r: &Decides| Some((r.onward.as_ref()?.section?, r.line));
-                rules.iter().filter_map(to).collect()
-            }
-            Section::Connection { values, none } => {
-                let all = values.iter().map(|v| v.1).chain([*none]);
-                all.map(|n| (n, 0)).collect()
-            }
-        }
-    };
-    let mut before = vec![0usize; sections.len()];
-    for (to, _) in sections.iter().flat_map(next) {
-        if let Some(n) = before.get_mut(to) {
-            *n += 1;
-        }
-    }
-    let mut free: Vec<usize> = (0..sections.len()).filter(|i| before[*i] == 0).collect();
-    let mut done = 0;
-    // Bound: each section becomes free once
-    while let Some(i) = free.pop() {
-        done += 1;
-        for (to, _) in sections.get(i).map(next).unwrap_or_default() {
-            if let Some(n) = before.get_mut(to) {
-                *n -= 1;
-                if *n == 0 {
-                    free.push(to);
-                }
-            }
-        }
-    }
-    if done == sections.len() {
-        return Ok(());
-    }
-    let line = sections.iter().flat_map(next).map(|n| n.1).max();
-    Err((
-        line.unwrap_or(1),
-        "chains call one another in a circle, where marks change".into(),
-    ))
-}
-
 impl<'a> Walk<'a, '_> {
     /// The number of a section.
     fn number(&mut self, key: Key<'a>, line: u32) -> Result<usize, Wrong> {
@@ -249,12 +135,12 @@ impl<'a> Walk<'a, '_> {
         let n = self.numbers.len();
         if n >= MAX_SECTIONS {
             let text = format!(
-                "rules that change packets or marks and go on lead to more than {MAX_SECTIONS} lists"
+                "rules that change packets or marks and go on, or ask for rates, lead to more than {MAX_SECTIONS} lists"
             );
-            return Err((line, text));
+            return Err((line.max(1), text));
         }
-        if key.0.len() > MAX_DEPTH {
-            return Err(too_deep(line, key.0.last().map_or("", |f| f.0)));
+        if key.frames.len() > MAX_DEPTH {
+            return Err(too_deep(line, key.frames.last().map_or("", |f| f.0)));
         }
         self.numbers.insert(key.clone(), n);
         self.todo.push(key);
@@ -262,25 +148,59 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// Packets by their connections' marks.
-    fn by_connection(&mut self, (frames, state, _): Key<'a>) -> Result<Section<Decides>, Wrong> {
-        let known = |connection| State {
-            connection,
-            ..state
+    fn by_connection(&mut self, key: Key<'a>) -> Result<Section<Decides>, Wrong> {
+        let known = |connection| Key {
+            state: State {
+                connection,
+                ..key.state
+            },
+            kind: Kind::Rules,
+            ..key.clone()
         };
         let mut values = Vec::new();
         for v in self.marks.connections.clone() {
-            let key = (frames.clone(), known(Connection::Is(v)), false);
-            values.push((v, self.number(key, 0)?));
+            values.push((v, self.number(known(Connection::Is(v)), 0)?));
         }
-        let none = self.number((frames, known(Connection::None), false), 0)?;
+        let none = self.number(known(Connection::None), 0)?;
         Ok(Section::Connection { values, none })
     }
 
-    fn section(&mut self, (mut frames, state, _): Key<'a>) -> Result<Section<Decides>, Wrong> {
+    /// Packets by what the bucket of the rule says that the section begins with.
+    fn by_rate(&mut self, key: Key<'a>) -> Result<Section<Decides>, Wrong> {
+        let source = self.source;
+        let rule = key
+            .frames
+            .last()
+            .and_then(|(chain, i)| source.chains.get(*chain)?.get(*i));
+        let Some((r, rate)) = rule.and_then(|r| Some((r, r.rate.as_ref()?))) else {
+            return Ok(Section::Rules(Vec::new()));
+        };
+        let behind = self.number(behind(&key), r.line)?;
+        let granted = Key {
+            granted: true,
+            kind: Kind::Rules,
+            ..key
+        };
+        let holds = self.number(granted, r.line)?;
+        let (within, beyond) = match rate.limit.over {
+            false => (holds, behind),
+            true => (behind, holds),
+        };
+        Ok(Section::Rate {
+            bucket: Arc::new(Bucket::of(r, rate.limit)),
+            line: r.line,
+            within,
+            beyond,
+        })
+    }
+
+    fn section(&mut self, key: Key<'a>) -> Result<Section<Decides>, Wrong> {
         self.rules.clear();
-        let mut open = true;
+        let (mut frames, state) = (key.frames, key.state);
+        let (mut open, mut granted) = (true, key.granted);
         while let Some(frame) = frames.pop().filter(|_| open) {
-            open = !self.chain(frame, &mut frames, state, (&[], 0))?;
+            open = !self.chain((frame, granted), &mut frames, state, (&[], 0))?;
+            granted = false;
         }
         if open {
             self.exits.insert(state.mark);
@@ -289,35 +209,43 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// Adds the rules of a chain from a place on. `before`: what holds of packets that come here; `callers`: where
-    /// those go on that come back; `line`: of the jump. Gives back whether all packets have been decided.
+    /// those go on that come back; `line`: of the jump; `granted`: the rate of the first rule holds. Gives back whether
+    /// all packets have been decided.
     fn chain(
         &mut self,
-        (chain, from): Frame<'a>,
+        ((chain, from), granted): (Frame<'a>, bool),
         callers: &mut Vec<Frame<'a>>,
         state: State,
         (before, line): (&[String], u32),
     ) -> Result<bool, Wrong> {
         let source = self.source;
         let Some(list) = source.chains.get(chain) else {
-            return Err((line, format!("there is no chain '{chain}'")));
+            return Err((line.max(1), format!("there is no chain '{chain}'")));
         };
         let mut here: Vec<String> = before.to_vec();
         for (i, r) in list.iter().enumerate().skip(from) {
             self.bounded(r.line)?;
-            let holds = |i: &super::chains::InterfaceTest| i.holds(self.way, self.names);
+            let holds = |i: &InterfaceTest| i.holds(self.at, self.names);
             if !r.interfaces.iter().all(holds) {
                 continue;
             }
-            let does = self.does(r, state).map_err(|why| (r.line, why))?;
-            if does == Does::Nothing {
+            let granted = granted && i == from;
+            let asked = Asked::of(r, granted);
+            let does = self.does(asked, state).map_err(|why| (r.line, why))?;
+            // a rule that does nothing keeps a rate for nobody
+            let idle = r.target == Target::Nothing && r.changes.is_empty();
+            if does == Does::Nothing || asked.rate.is_some() && idle {
                 continue;
             }
-            let mut tests = r.tests.clone();
+            let mut tests = asked.tests.to_vec();
             if let (Some(why), Does::Takes(..)) = (&r.refused, &does) {
                 self.refused.push((r.line, why.clone()));
                 continue;
             }
-            match r.own.iter().map(|o| o.test(self.way, self.names)).collect() {
+            match (asked.own.iter())
+                .map(|o| o.test(self.at, self.names))
+                .collect()
+            {
                 Ok(own) => tests.extend::<Vec<String>>(own),
                 Err(why) => {
                     self.refused.push((r.line, why));
@@ -331,8 +259,17 @@ impl<'a> Walk<'a, '_> {
                 let why = "jumps and returns make this rule's conditions too long";
                 return Err((r.line, why.into()));
             }
-            let at = (chain, i);
-            match self.rule((r, at), callers, (state, does), &all)? {
+            let at = Key {
+                frames: callers.iter().copied().chain([(chain, i)]).collect(),
+                state,
+                granted,
+                kind: Kind::Rules,
+            };
+            if asked.rate.is_some() && matches!(does, Does::Takes(..)) {
+                self.asks(r, at, (&here, &tests), &all)?;
+                return Ok(here.is_empty());
+            }
+            match self.rule((r, at), callers, does, &all)? {
                 Left::Nobody => {}
                 // unless some have left the chain before
                 Left::Decided if tests.is_empty() => return Ok(here.is_empty()),
@@ -357,17 +294,17 @@ impl<'a> Walk<'a, '_> {
     /// Adds a rule, or those of the chain that it jumps to; `all`: its conditions.
     fn rule(
         &mut self,
-        (r, (chain, i)): (&'a ChainRule, Frame<'a>),
+        (r, at): (&'a ChainRule, Key<'a>),
         callers: &mut Vec<Frame<'a>>,
-        (state, does): (State, Does),
+        does: Does,
         all: &[String],
     ) -> Result<Left, Wrong> {
+        let state = at.state;
         let (new, steps) = match does {
             Does::Nothing => return Ok(Left::Nobody),
             Does::Depends => {
-                let mut frames = callers.clone();
-                frames.push((chain, i));
-                let to = self.number((frames, state, true), r.line)?;
+                let kind = Kind::Connection;
+                let to = self.number(Key { kind, ..at }, r.line)?;
                 self.add(r, all, Vec::new(), Some(to));
                 return Ok(Left::Decided);
             }
@@ -375,6 +312,7 @@ impl<'a> Walk<'a, '_> {
         };
         let changed = new != state || !steps.is_empty();
         // where packets go on that have been changed
+        let next = behind(&at).frames.last().copied();
         let mut frames = callers.clone();
         let behind = match &r.target {
             Target::Verdict(Verdict::Deny) => {
@@ -392,9 +330,10 @@ impl<'a> Walk<'a, '_> {
             Target::Nothing if !changed => return Ok(Left::Nobody),
             Target::Return if !changed => return Ok(Left::Returned),
             Target::Jump(c) if !changed => {
-                callers.push((chain, i + 1));
+                let depth = callers.len();
+                callers.extend(next);
                 let called = self.called(c, callers, state, (all, r.line));
-                callers.pop();
+                callers.truncate(depth);
                 called?;
                 return Ok(Left::Nobody);
             }
@@ -402,22 +341,56 @@ impl<'a> Walk<'a, '_> {
                 self.called(c, callers, state, (all, r.line))?;
                 return Ok(Left::Returned);
             }
-            Target::Nothing => vec![(chain, i + 1)],
+            Target::Nothing => next.into_iter().collect(),
             Target::Return => vec![],
-            Target::Jump(c) => vec![(chain, i + 1), (c.as_str(), 0)],
+            Target::Jump(c) => next.into_iter().chain([(c.as_str(), 0)]).collect(),
             Target::Goto(c) => vec![(c.as_str(), 0)],
         };
         frames.extend(behind);
-        let to = self.number((frames, new, false), r.line)?;
+        let key = Key {
+            frames,
+            state: new,
+            granted: false,
+            kind: Kind::Rules,
+        };
+        let to = self.number(key, r.line)?;
         self.add(r, all, steps, Some(to));
         Ok(Left::Decided)
+    }
+
+    /// Adds the question for a rule's rate. `here`: what holds of packets that come to the rule, `tests`: what must
+    /// hold before the bucket is asked, `all`: both.
+    fn asks(
+        &mut self,
+        r: &ChainRule,
+        at: Key<'a>,
+        (here, tests): (&[String], &[String]),
+        all: &[String],
+    ) -> Result<(), Wrong> {
+        let kind = Kind::Rate;
+        let next = behind(&at);
+        let to = self.number(Key { kind, ..at }, r.line)?;
+        self.add(r, all, Vec::new(), Some(to));
+        if !tests.is_empty() {
+            let to = self.number(next, r.line)?;
+            self.add(r, here, Vec::new(), Some(to));
+            let last = self.rules.last_mut();
+            if let Some(onward) = last.and_then(|r| r.onward.as_mut()) {
+                onward.others = true;
+            }
+        }
+        Ok(())
     }
 
     fn add(&mut self, r: &ChainRule, all: &[String], steps: Vec<Step>, section: Option<usize>) {
         self.count += 1;
         self.rules.push(Decides {
             target: r.target.clone(),
-            onward: (section.is_some() || !steps.is_empty()).then_some(Onward { steps, section }),
+            onward: (section.is_some() || !steps.is_empty()).then_some(Onward {
+                steps,
+                section,
+                others: false,
+            }),
             filter: match all.is_empty() {
                 true => "all".into(),
                 false => all.join(" && "),
@@ -431,7 +404,7 @@ impl<'a> Walk<'a, '_> {
     ///
     /// # Errors
     /// There are too many marks.
-    fn does(&mut self, r: &ChainRule, state: State) -> Result<Does, String> {
+    fn does(&mut self, r: Asked<'_>, state: State) -> Result<Does, String> {
         let mark = self
             .marks
             .all
@@ -478,7 +451,7 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// The same, where what is asked of the connection is known.
-    fn with(&mut self, r: &ChainRule, state: State) -> Result<Does, String> {
+    fn with(&mut self, r: Asked<'_>, state: State) -> Result<Does, String> {
         let holds = |t: &MarkTest| match (t.of, state.connection) {
             (MarkOf::Packet, _) => true,
             (MarkOf::Connection, Connection::Is(m)) => t.holds(m),
@@ -488,14 +461,14 @@ impl<'a> Walk<'a, '_> {
             return Ok(Does::Nothing);
         }
         let (mut new, mut steps) = (state, Vec::new());
-        for c in &r.changes {
+        for c in r.changes {
             let now = self.marks.all.get(usize::from(new.mark)).copied();
             let (mark, untracked) = now.unwrap_or((0, false));
             match (c, new.connection) {
                 (Change::Header(element), _) => steps.push(Step::Header(element.as_str().into())),
                 (Change::Untrack, _) if self.source.tracked => {
-                    return Err("a packet that has been tracked cannot be left untracked: 'notrack' is for table raw, \
-                                or chains at hook prerouting with a priority below -200"
+                    return Err("a packet that has been tracked cannot be left untracked: 'notrack' is for table raw, or \
+                                chains at hook prerouting with a priority below -200"
                         .into());
                 }
                 (Change::Untrack, _) if untracked => {}
@@ -542,7 +515,7 @@ impl<'a> Walk<'a, '_> {
         if self.depth > MAX_DEPTH {
             return Err(too_deep(line, chain));
         }
-        let decided = self.chain((chain, 0), callers, state, (all, line));
+        let decided = self.chain(((chain, 0), false), callers, state, (all, line));
         self.depth -= 1;
         decided.map(drop)
     }

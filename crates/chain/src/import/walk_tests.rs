@@ -1,18 +1,21 @@
 //! Lists as they are made of chains: plain ones line by line, those with marks against chains that are run.
 
 use super::chains::{ChainRule, InterfaceTest, Interfaces, Target};
-use super::mark::{Change, MarkOf, MarkTest, MarkValue, Marks};
-use super::passage::{asked, filters, passage};
-use super::rule::{Section, Step, Verdict, Way};
-use super::walk::{Source, Walked, walk};
+use super::limits::{Conditions, Limit, Rate};
+use super::mark::{Change, MarkOf, MarkTest, MarkValue};
+use super::passage::{Course, Passage, asked, filters, passage};
+use super::rule::{Devices, Section, Step, Verdict, Way};
+use super::sections::{Marks, Source, Walked};
+use super::walk::walk;
 use std::collections::{BTreeSet, HashMap};
 
-fn rule(tests: &[&str], target: Target, line: u32) -> ChainRule {
+pub(super) fn rule(tests: &[&str], target: Target, line: u32) -> ChainRule {
     ChainRule {
         tests: tests.iter().map(|s| s.to_string()).collect(),
         interfaces: Vec::new(),
         own: Vec::new(),
         marks: Vec::new(),
+        rate: None,
         changes: Vec::new(),
         target,
         refused: None,
@@ -21,14 +24,27 @@ fn rule(tests: &[&str], target: Target, line: u32) -> ChainRule {
     }
 }
 
-type Chains = HashMap<String, Vec<ChainRule>>;
+pub(super) type Chains = HashMap<String, Vec<ChainRule>>;
 
-fn source(chains: &Chains, start: &str, tracked: bool) -> Source {
+pub(super) fn source(chains: &Chains, start: &str, tracked: bool) -> Source {
     Source {
         chains: chains.clone(),
         start: start.to_string(),
         tracked,
+        devices: Devices::Both,
     }
+}
+
+/// One way through chains, one behind the other.
+fn course(sources: Vec<Source>) -> [Course; 1] {
+    [Course {
+        sources,
+        ..Course::default()
+    }]
+}
+
+fn made(sources: Vec<Source>) -> Result<Passage, Vec<(u32, String)>> {
+    passage(&course(sources), &Interfaces::default())
 }
 
 /// The plain list of a chain.
@@ -54,7 +70,7 @@ fn flat(
 }
 
 const ACCEPT: Target = Target::Verdict(Verdict::Allow);
-const DROP: Target = Target::Verdict(Verdict::Deny);
+pub(super) const DROP: Target = Target::Verdict(Verdict::Deny);
 
 #[test]
 fn jumps_returns_and_gotos() {
@@ -160,8 +176,13 @@ fn holds(filter: &str, is: &dyn Fn(&str) -> bool) -> bool {
     all
 }
 
-/// A packet's fate: whether it passes, its mark, its connection's.
-type Fate = (bool, u32, Option<u32>);
+/// A packet's fate: whether it passes, its mark, its connection's; the lines of rules whose rates have been asked.
+type Fate = (bool, u32, Option<u32>, Vec<u32>);
+
+/// What a bucket of these tests says: a word stands for it.
+fn within(limit: Limit, is: &dyn Fn(&str) -> bool) -> bool {
+    is(WORDS[limit.rate as usize])
+}
 
 /// Follows a packet through lists.
 fn follow(
@@ -171,6 +192,7 @@ fn follow(
     mut connection: Option<u32>,
 ) -> Fate {
     let mut colour = 0u8;
+    let mut buckets = Vec::new();
     let mark = |c: u8| marks.get(usize::from(c)).map_or(0, |m| m.0);
     for l in lists {
         let entry = l.entries.iter().find(|e| e.0 == colour);
@@ -189,6 +211,17 @@ fn follow(
                     };
                     continue;
                 }
+                Section::Rate {
+                    bucket,
+                    line,
+                    within: yes,
+                    beyond: no,
+                } => {
+                    assert_eq!(bucket.name, format!("limit_{line}"));
+                    buckets.push(*line);
+                    at = if within(bucket.limit, is) { *yes } else { *no };
+                    continue;
+                }
             };
             let Some(r) = rules.iter().find(|r| holds(&r.filter, is)) else {
                 break;
@@ -196,6 +229,7 @@ fn follow(
             let onward = r.onward.clone().unwrap_or(super::rule::Onward {
                 steps: Vec::new(),
                 section: None,
+                others: false,
             });
             for s in onward.steps {
                 match s {
@@ -207,11 +241,11 @@ fn follow(
             match (onward.section, &r.target) {
                 (Some(n), _) => at = n,
                 (None, Target::Verdict(Verdict::Allow)) => break,
-                _ => return (false, mark(colour), connection),
+                _ => return (false, mark(colour), connection, buckets),
             }
         }
     }
-    (true, mark(colour), connection)
+    (true, mark(colour), connection, buckets)
 }
 
 /// What chains say, run as netfilter runs them.
@@ -220,17 +254,34 @@ struct Run<'a> {
     is: &'a dyn Fn(&str) -> bool,
     mark: u32,
     connection: Option<u32>,
+    buckets: Vec<u32>,
 }
 
 impl Run<'_> {
+    /// Do conditions hold?
+    fn holds(&self, tests: &[String], marks: &[MarkTest]) -> bool {
+        let test = |t: &MarkTest| match t.of {
+            MarkOf::Packet => t.holds(self.mark),
+            MarkOf::Connection => self.connection.is_some_and(|c| t.holds(c)),
+        };
+        tests.iter().all(|t| (self.is)(t)) && marks.iter().all(test)
+    }
+
+    /// The same of a rule's rate, and of what is behind it.
+    fn rate(&mut self, r: &ChainRule) -> bool {
+        let Some(rate) = &r.rate else { return true };
+        if r.target == Target::Nothing && r.changes.is_empty() {
+            return false;
+        }
+        self.buckets.push(r.line);
+        let holds = within(rate.limit, self.is) != rate.limit.over;
+        holds && self.holds(&rate.behind.tests, &rate.behind.marks)
+    }
+
     /// `Some`: decided.
     fn chain(&mut self, name: &str) -> Option<bool> {
         for r in &self.chains[name] {
-            let test = |t: &MarkTest| match t.of {
-                MarkOf::Packet => t.holds(self.mark),
-                MarkOf::Connection => self.connection.is_some_and(|c| t.holds(c)),
-            };
-            if !r.tests.iter().all(|t| (self.is)(t)) || !r.marks.iter().all(test) {
+            if !self.holds(&r.tests, &r.marks) || !self.rate(r) {
                 continue;
             }
             for c in &r.changes {
@@ -265,8 +316,8 @@ impl Run<'_> {
 
 const WORDS: [&str; 3] = ["a", "b", "c"];
 
-/// Numbers that are drawn, the same ones each time.
-struct Draws(u64);
+/// Numbers that are drawn, the same ones each time, and how many rules.
+struct Draws(u64, u32);
 
 impl Draws {
     fn below(&mut self, n: u64) -> u64 {
@@ -327,11 +378,34 @@ impl Draws {
             (5, true) => Target::Goto(format!("c{to}")),
             _ => Target::Nothing,
         };
-        let words: Vec<&str> = WORDS.into_iter().filter(|_| self.below(3) == 0).collect();
+        let words = self.words();
+        self.1 += 1;
         ChainRule {
             marks: (0..self.below(2)).map(|_| self.test()).collect(),
+            rate: (self.below(4) == 0).then(|| self.rate()),
             changes: (0..self.below(3)).map(|_| self.change()).collect(),
-            ..rule(&words, target, 1)
+            ..rule(&words, target, self.1)
+        }
+    }
+
+    fn words(&mut self) -> Vec<&'static str> {
+        WORDS.into_iter().filter(|_| self.below(3) == 0).collect()
+    }
+
+    fn rate(&mut self) -> Rate {
+        Rate {
+            limit: Limit {
+                rate: self.below(3),
+                per: 1,
+                burst: 5,
+                bytes: false,
+                over: self.below(2) == 0,
+            },
+            behind: Conditions {
+                tests: self.words().iter().map(|s| s.to_string()).collect(),
+                own: Vec::new(),
+                marks: (0..self.below(2)).map(|_| self.test()).collect(),
+            },
         }
     }
 
@@ -347,14 +421,16 @@ impl Draws {
 /// Two chains one behind the other: packets end as where the chains are run.
 #[test]
 fn sections_do_what_chains_do() {
-    let (mut passed, mut marked, mut told) = (0, 0, 0);
+    let (mut passed, mut marked, mut told, mut limited) = (0, 0, 0, 0);
     for seed in 1..400u64 {
-        let mut draws = Draws(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut draws = Draws(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), 0);
         let both = [draws.chains(), draws.chains()];
         let sources: Vec<Source> = both.iter().map(|c| source(c, "c0", true)).collect();
-        let made = passage(&sources, &Interfaces::default()).unwrap();
-        let asked = asked(&sources).1;
-        let lists: Vec<Walked> = made.lists.into_iter().map(|[up, _]| up).collect();
+        let courses = course(sources);
+        let made = passage(&courses, &Interfaces::default()).unwrap();
+        let asked = asked(&courses).1;
+        let lists = made.lists.into_iter().flatten();
+        let lists: Vec<Walked> = lists.map(|[up, _]| up).collect();
         let by_connection = |s: &Section<_>| matches!(s, Section::Connection { .. });
         told += usize::from(lists.iter().any(|l| l.sections.iter().any(by_connection)));
         for words in 0..8u8 {
@@ -368,6 +444,7 @@ fn sections_do_what_chains_do() {
                     is: &is,
                     mark: 0,
                     connection,
+                    buckets: Vec::new(),
                 };
                 let mut passes = run.chain("c0").unwrap_or(true);
                 if passes {
@@ -383,6 +460,8 @@ fn sections_do_what_chains_do() {
                     kept(run.connection),
                     "{seed} {words} {connection:?}"
                 );
+                assert_eq!(found.3, run.buckets, "{seed} {words} {connection:?}");
+                limited += usize::from(!found.3.is_empty());
                 passed += usize::from(passes);
                 marked += usize::from(found.1 != 0);
                 if known.insert(run.connection) && known.len() < 20 {
@@ -392,8 +471,8 @@ fn sections_do_what_chains_do() {
         }
     }
     assert!(
-        passed > 1000 && marked > 1000 && told > 50,
-        "{passed} {marked} {told}"
+        passed > 1000 && marked > 1000 && told > 50 && limited > 1000,
+        "{passed} {marked} {told} {limited}"
     );
 }
 
@@ -412,7 +491,7 @@ fn circles_that_change_marks_are_refused() {
         not: false,
     });
     let chains = HashMap::from([("c".to_string(), vec![flips, asks])]);
-    let e = passage(&[source(&chains, "c", true)], &Interfaces::default()).unwrap_err();
+    let e = made(vec![source(&chains, "c", true)]).unwrap_err();
     assert!(e[0].1.contains("circle"), "{e:?}");
 }
 
@@ -432,10 +511,40 @@ fn what_no_packet_comes_to_is_not_refused() {
         .push(Change::PacketMark(MarkValue::constant(5)));
     let of = |rules: Vec<ChainRule>| {
         let chains = HashMap::from([("c".to_string(), rules)]);
-        passage(&[source(&chains, "c", true)], &Interfaces::default())
+        made(vec![source(&chains, "c", true)])
     };
-    let made = of(vec![bad.clone()]).unwrap();
-    assert_eq!(made.lists[0][0].sections, [Section::Rules(vec![])]);
+    let found = of(vec![bad.clone()]).unwrap();
+    assert_eq!(found.lists[0][0][0].sections, [Section::Rules(vec![])]);
     let e = of(vec![sets, bad]).unwrap_err();
     assert_eq!(e, [(7, "no such thing".to_string())]);
+}
+
+/// Rates end sections for all packets, so that what is behind is there once: lists grow with their number alone.
+#[test]
+fn lists_grow_with_the_number_of_rates() {
+    let rate = Rate {
+        limit: Limit {
+            rate: 1,
+            per: 1,
+            burst: 5,
+            bytes: false,
+            over: false,
+        },
+        behind: Conditions::default(),
+    };
+    let limited = |n: u32| ChainRule {
+        rate: Some(rate.clone()),
+        ..rule(&["a"], ACCEPT, n)
+    };
+    let count = |n: u32| -> usize {
+        let chains = HashMap::from([("c".to_string(), (1..=n).map(limited).collect())]);
+        let found = made(vec![source(&chains, "c", true)]).unwrap();
+        let rules = found.lists[0][0][0].sections.iter().map(|s| match s {
+            Section::Rules(rules) => rules.len(),
+            _ => 1,
+        });
+        rules.sum()
+    };
+    let one = count(1);
+    assert!(count(100) <= 100 * one, "{one} {}", count(100));
 }

@@ -1,29 +1,33 @@
 //! `firewall`: lets packets pass between port 0 (inside) and port 1 (outside) by an ordered rule set; the first match
 //! decides.
 
+mod limits;
+mod lists;
+mod local;
 mod nat;
 mod sections;
 mod stages;
 
-use super::connections::{Asking, Connections, Group, asks, groups, universe};
+use super::connections::{Asking, Connections};
 use super::{ClickText, KindCx, NOT_IP, VLAN_TAGGED, discard};
 use crate::edit::{self, ListEdit};
 use crate::file::Loc;
 use crate::import::{
-    Family, Hook, LEAST_MTU, Onward, ReadOptions, Rule, RuleFormat, RuleSet, Sections, Stage,
-    Verdict, click_list, read_rules,
+    Family, LEAST_MTU, Onward, ReadOptions, Rule, RuleFormat, RuleSet, Sections, Stage, Verdict,
+    click_list, read_rules,
 };
-use crate::rules::{self, ListedRule, RulePlace};
-use nat::Translation;
+use crate::rules::{self, RulePlace};
+use lists::{Lists, Passage};
+use nat::{OwnAddresses, Translation};
 use onefold_click::source::Span;
-use onefold_elements::connection::classes_text;
 use schemars::JsonSchema;
-use sections::{Exits, LineList, Marks};
+use sections::{LineList, Marks};
 use serde::Deserialize;
 use stages::StageLines;
 use std::sync::Arc;
 
-/// Ports: 0 inside, 1 outside. Frames are passed on unchanged.
+/// Ports: 0 inside, 1 outside, and 2, if it is connected, the host itself: what comes for one of its addresses passes
+/// chain INPUT and leaves there, what enters there passes chain OUTPUT. Frames are passed on unchanged.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Firewall {
@@ -50,8 +54,9 @@ pub struct Firewall {
     /// What happens to IP packets that no rule matches; `deny` unless the rule file says otherwise.
     pub default: Option<Verdict>,
     /// The router's own addresses at port 0 and port 1, with the lengths of their networks' prefixes: for rules that
-    /// ask for them (MASQUERADE, `addrtype LOCAL`). Where addresses are translated, packets for the router itself, and
-    /// those that would turn back to where they came from, are dropped.
+    /// ask for them (MASQUERADE, `addrtype LOCAL`), and for the host at port 2. Where addresses are translated, packets
+    /// for the router itself are dropped if port 2 is not connected, and so are those that would turn back to where
+    /// they came from.
     #[serde(default)]
     pub addresses: Addresses,
     /// The smaller one of both ports' MTUs, for rules that ask for it (`--clamp-mss-to-pmtu`, `rt mtu`); 1500 if not
@@ -131,6 +136,16 @@ struct Lines {
     nat: Option<Translation>,
     /// Other chains that packets pass.
     stages: Vec<StageLines>,
+    /// Those of the host's packets, as [`RuleSet::host`].
+    host: Option<Box<[Lines; 4]>>,
+}
+
+/// Where the rules of a file stand.
+struct RuleFile<'a> {
+    name: &'a str,
+    written: &'a rules::Lines<'a>,
+    /// In the chain file.
+    span: Span,
 }
 
 impl Firewall {
@@ -158,16 +173,18 @@ impl Firewall {
             }
             (rules, file) => self.lines(cx, rules.as_deref(), file.as_ref(), Family::V6),
         };
+        let host = self.host(cx);
         let Some(v4) = v4 else {
             return String::new();
         };
-        let v4 = Lists::new(v4, false);
-        let v6 = v6.map(|l| Lists::new(l, true));
+        let v4 = Lists::new(v4, false, host.as_ref());
+        let v6 = v6.map(|l| Lists::new(l, true, host.as_ref()));
         let mut t = ClickText::new();
-        if !v4.groups.is_empty() || v6.as_ref().is_some_and(|l| !l.groups.is_empty()) {
+        if v4.tracks() || v6.as_ref().is_some_and(Lists::tracks) {
             let settings = self.connections.text(cx);
             t.line(format!("connections :: ConnTable({settings});"));
         }
+        limits::declare(&mut t, cx, [Some(&v4), v6.as_ref()]);
         let arp = self.arp.unwrap_or(Verdict::Allow);
         let other = self.other.unwrap_or(Verdict::Deny);
         let back_all = match self.back {
@@ -175,25 +192,39 @@ impl Firewall {
             Back::Allow => Some("allow all"),
             Back::Deny => Some("deny all"),
         };
+        // frames with a tag are told from the others only if both are dropped
+        let tagged = match other {
+            Verdict::Deny => "12/8100, ",
+            Verdict::Allow => "",
+        };
+        let frames = format!("Classifier(12/0800, 12/86dd, 12/0806, {tagged}-)");
+        if host.is_some() {
+            t.line("up_out :: ToDevice(1); down_out :: ToDevice(0); local_out :: ToDevice(2);");
+        }
         for (name, from, to) in [("up", 0, 1), ("down", 1, 0)] {
             let down = name == "down";
             let only = back_all.filter(|_| down);
-            // frames with a tag are told from the others only if both are dropped
-            let tagged = match other {
-                Verdict::Deny => "12/8100, ",
-                Verdict::Allow => "",
+            t.line(format!("FromDevice({from}) -> {name} :: {frames};"));
+            let out = format!("{name}_out");
+            if host.is_none() {
+                t.line(format!("{out} :: ToDevice({to});"));
+            }
+            let out = out.as_str();
+            let way = Passage {
+                name,
+                down,
+                only,
+                out,
             };
-            t.line(format!(
-                "FromDevice({from}) -> {name} :: Classifier(12/0800, 12/86dd, 12/0806, {tagged}-);"
-            ));
-            t.line(format!("{name}_out :: ToDevice({to});"));
-            let way = Passage { name, down, only };
             v4.write(&mut t, cx, &way);
             match &v6 {
                 Some(lists) => lists.write(&mut t, cx, &way),
-                None => verdict(&mut t, name, 1, other, "IPv6, for which there are no rules"),
+                None => verdict(&mut t, name, 1, other, NO_RULES6),
             }
-            verdict(&mut t, name, 2, arp, "ARP does not pass");
+            match (&host, arp) {
+                (Some(host), Verdict::Allow) => host.write_arp(&mut t, name),
+                _ => verdict(&mut t, name, 2, arp, NO_ARP),
+            }
             match other {
                 Verdict::Allow => verdict(&mut t, name, 3, other, NOT_IP),
                 Verdict::Deny => {
@@ -201,6 +232,9 @@ impl Firewall {
                     verdict(&mut t, name, 4, other, NOT_IP);
                 }
             }
+        }
+        if let Some(host) = &host {
+            host.write(&mut t, cx, (&v4, v6.as_ref()), (&frames, arp, other));
         }
         t.finish()
     }
@@ -212,13 +246,22 @@ impl Firewall {
         file: Option<&Loc<String>>,
         family: Family,
     ) -> Option<Lines> {
+        let host = cx.wired(local::PORT);
         let Some(f) = file else {
-            return Some(Lines {
-                up: LineList::plain(self.inline(cx, rules.unwrap_or(&[]))),
+            let plain = |up| Lines {
+                up,
                 down: None,
                 marks: Marks::default(),
                 nat: None,
                 stages: Vec::new(),
+                host: None,
+            };
+            // they say nothing of the host
+            let mut own = |list: &[Loc<String>]| plain(LineList::plain(self.inline(cx, list)));
+            let none = host.then(|| Box::new([(); 4].map(|()| own(&[]))));
+            return Some(Lines {
+                host: none,
+                ..own(rules.unwrap_or(&[]))
             });
         };
         let span = cx.at(f);
@@ -237,22 +280,59 @@ impl Firewall {
             family,
             chain: self.chain.as_deref(),
             interfaces: &interfaces,
+            host,
         };
-        let set = read_rules(cx.reader, file, &text, &options, span)?;
+        let mut set = read_rules(cx.reader, file, &text, &options, span)?;
         let name = cx.reader.sources.name(file).to_string();
-        let last = self.last(cx, &set, span, &name);
         // nothing that is read by people is written in JSON
         let json = text.trim_start().starts_with('{');
         let written = rules::Lines::of(if json { "" } else { &text });
+        let from = RuleFile {
+            name: &name,
+            written: &written,
+            span,
+        };
+        let own = set.host.take();
+        let last = self.last(cx, (&set, self.default), span, &name);
+        let addresses = self.own(cx);
+        let lines = self.lines_of(cx, (&set, last), (family, &addresses), &from);
+        // formats without chains say nothing of the host
+        let default = self.default.filter(|_| own.is_none());
+        let own = own.or(host.then(Box::default)).map(|sets| {
+            Box::new(sets.map(|set| {
+                let last = self.last(cx, (&set, default), span, &name);
+                self.lines_of(cx, (&set, last), (family, &addresses), &from)
+            }))
+        });
+        Some(Lines { host: own, ..lines })
+    }
+
+    /// The rules of a file as lines of lists.
+    fn lines_of(
+        &self,
+        cx: &mut KindCx<'_>,
+        (set, last): (&RuleSet, Line),
+        (family, addresses): (Family, &OwnAddresses),
+        from: &RuleFile<'_>,
+    ) -> Lines {
+        let RuleFile {
+            name,
+            written,
+            span,
+        } = *from;
         let lines = |rules: &[Rule], sections: &Sections<Rule>, last: &Line| -> LineList {
             let one = |r: &Rule| {
+                let others = r.onward.as_ref().is_some_and(|o| o.others);
                 let text = format!("{} {}", r.verdict.action(), r.filter);
                 Line {
-                    written: (written.text(r.line)).unwrap_or_else(|| rules::shown(&text)),
+                    written: match others {
+                        true => GOES_ON.into(),
+                        false => (written.text(r.line)).unwrap_or_else(|| rules::shown(&text)),
+                    },
                     text,
-                    file: name.clone(),
+                    file: name.to_string(),
                     line: r.line,
-                    policy: false,
+                    policy: others,
                     place: r.place.clone(),
                     onward: r.onward.clone(),
                 }
@@ -265,7 +345,7 @@ impl Firewall {
             let mut last = policy(s.default, at.file.clone(), at.line);
             last.place = Some(place.clone());
             if let Some(line) = line {
-                (last.file, last.line) = (name.clone(), *line);
+                (last.file, last.line) = (name.to_string(), *line);
             }
             StageLines {
                 hook: s.hook,
@@ -275,15 +355,17 @@ impl Firewall {
         };
         let stages = set.stages.iter().map(stage).collect();
         let six = family == Family::V6;
-        let place = (name.as_str(), &written, span);
-        let nat = (set.nat.as_ref()).and_then(|n| Translation::of(self, cx, (n, six), place));
-        Some(Lines {
+        let place = (name, written, span);
+        let nat = set.nat.as_ref();
+        let nat = nat.and_then(|n| Translation::of(addresses, cx, (n, six), place));
+        Lines {
             up: lines(&set.rules, &set.sections[0], &last),
             down: (set.down.as_deref()).map(|d| lines(d, &set.sections[1], &last)),
             marks: Marks(set.marks.clone()),
             nat,
             stages,
-        })
+            host: None,
+        }
     }
 
     /// The MTU that is said.
@@ -306,7 +388,7 @@ impl Firewall {
         let mut change = |mut all: LineList| {
             if !all.more.is_empty() {
                 cx.error_whole(
-                    "the rules change packets or their marks and go on: change them in their file",
+                    "the rules change packets or their marks and go on, or ask for rates: change them in their file",
                 );
                 return all;
             }
@@ -324,12 +406,18 @@ impl Firewall {
         }
     }
 
-    /// What happens to packets that no rule of a file matches.
-    fn last(&self, cx: &KindCx<'_>, set: &RuleSet, span: Span, name: &str) -> Line {
+    /// What happens to packets that no rule of a file matches; `default`, whatever the file says, if it is given.
+    fn last(
+        &self,
+        cx: &KindCx<'_>,
+        (set, default): (&RuleSet, Option<Verdict>),
+        span: Span,
+        name: &str,
+    ) -> Line {
         let l = cx.reader.sources.locate(span);
-        let v = self.default.or(set.default).unwrap_or(Verdict::Deny);
+        let v = default.or(set.default).unwrap_or(Verdict::Deny);
         let mut last = policy(v, l.file, l.line);
-        if let (None, Some((place, line))) = (self.default, &set.policy) {
+        if let (None, Some((place, line))) = (default, &set.policy) {
             last.place = Some(place.clone());
             if let Some(line) = line {
                 (last.file, last.line) = (name.to_string(), *line);
@@ -394,125 +482,16 @@ fn edit_one(all: &mut Vec<Line>, e: &ListEdit, (file, line): (&str, u32)) -> Res
 }
 
 impl Lines {
+    /// All of them but those that translate, of both ways and all chains.
+    fn all(&self) -> impl Iterator<Item = &LineList> {
+        let stages = self.stages.iter().flat_map(StageLines::both);
+        [&self.up].into_iter().chain(&self.down).chain(stages)
+    }
+
     fn of(&self, down: bool) -> &LineList {
         match (&self.down, down) {
             (Some(d), true) => d,
             _ => &self.up,
-        }
-    }
-}
-
-/// A way through the function: the prefix of its elements' names, whether it is the one from port 1, and what is done
-/// there in the place of rules.
-struct Passage<'a> {
-    name: &'a str,
-    down: bool,
-    only: Option<&'a str>,
-}
-
-/// The lists of rules of a family.
-struct Lists {
-    lines: Lines,
-    six: bool,
-    /// Which connections they tell apart; nothing if they do not ask about any.
-    groups: Vec<Group>,
-}
-
-impl Lists {
-    fn new(lines: Lines, six: bool) -> Lists {
-        // what is asked before destinations are translated is told apart there
-        let translated = lines.nat.is_some();
-        let here = lines.stages.iter().filter(|s| match s.hook {
-            Hook::Raw => false,
-            Hook::Prerouting => !translated,
-            Hook::Before | Hook::Behind => true,
-        });
-        let stages = here.flat_map(|s| s.up.all().chain(s.down.iter().flat_map(LineList::all)));
-        let all = (lines.up.all()).chain(lines.down.iter().flat_map(LineList::all));
-        let all = all.chain(stages);
-        let marks = |l: Option<&LineList>| l.is_some_and(LineList::marks_connections);
-        let of_stage = |s: &StageLines| marks(Some(&s.up)) || marks(s.down.as_ref());
-        let marked = marks(Some(&lines.up)) || marks(lines.down.as_ref());
-        let marked = marked || lines.stages.iter().any(of_stage);
-        let asking: Vec<Asking> = all.filter(|l| asks(&l.text)).map(Line::asking).collect();
-        let of: Vec<&Asking> = asking.iter().collect();
-        Lists {
-            groups: match of.is_empty() && !translated && !marked {
-                true => Vec::new(),
-                false => groups(&of, translated),
-            },
-            lines,
-            six,
-        }
-    }
-
-    /// What packets of this family go through, from the classifier to the device.
-    fn write(&self, t: &mut ClickText, cx: &mut KindCx<'_>, way: &Passage<'_>) {
-        let (check, six, input) = match self.six {
-            false => ("CheckIPHeader", "", 0),
-            true => ("CheckIP6Header", "6", 1),
-        };
-        let name = way.name;
-        let first = self.lines.marks.first();
-        let from = format!("{name}[{input}] -> Strip(14) -> {check}{first}");
-        let from = self.write_stages(t, cx, way, (from, &[Hook::Raw]), None);
-        if self.groups.is_empty() {
-            let hooks = [Hook::Prerouting, Hook::Before];
-            let from = self.write_stages(t, cx, way, (from, &hooks), None);
-            let element = format!("{name}_rules{six}");
-            let lines = self.lines.of(way.down);
-            let from = self.write_list(t, cx, way, (from, element), lines, None);
-            let from = self.write_stages(t, cx, way, (from, &[Hook::Behind]), None);
-            t.line(format!("{from} -> Unstrip(14) -> {name}_out;"));
-            return;
-        }
-        if let Some(nat) = &self.lines.nat {
-            self.write_translated(t, cx, way, (from, nat));
-            return;
-        }
-        let outputs: Vec<String> = (self.groups.iter())
-            .map(|g| classes_text(&g.classes, &universe(false)))
-            .collect();
-        let state = format!("{name}_state{six}");
-        self.write_tracker(t, way, (from, &state), &outputs);
-        t.line(format!("{name}_passed{six} :: Unstrip(14) -> {name}_out;"));
-        for i in 0..self.groups.len() {
-            let from = format!("{state}[{i}]");
-            let hooks = [Hook::Prerouting, Hook::Before];
-            let from = self.write_group(t, cx, way, (from, &hooks), i);
-            let confirm = match self.groups.get(i) {
-                Some(g) if g.begins => "ConnConfirm(connections) -> ",
-                _ => "",
-            };
-            t.line(format!("{from} -> {confirm}{name}_passed{six};"));
-        }
-    }
-
-    /// The lists that packets of a group pass, with `before` in front of the chain that they are filtered by; gives
-    /// back where they leave.
-    fn write_group(
-        &self,
-        t: &mut ClickText,
-        cx: &mut KindCx<'_>,
-        way: &Passage<'_>,
-        (from, before): (String, &[Hook]),
-        number: usize,
-    ) -> String {
-        let (_, six) = self.filter();
-        let groups = Some((self.groups.as_slice(), number));
-        let from = self.write_stages(t, cx, way, (from, before), groups);
-        let name = self.groups.get(number).map_or("", |g| g.name.as_str());
-        let element = format!("{}_rules{six}_{name}", way.name);
-        let lines = self.lines.of(way.down);
-        let from = self.write_list(t, cx, way, (from, element), lines, groups);
-        self.write_stages(t, cx, way, (from, &[Hook::Behind]), groups)
-    }
-
-    /// The element that asks rules, and what names of elements end in.
-    fn filter(&self) -> (&'static str, &'static str) {
-        match self.six {
-            false => ("IPFilter", ""),
-            true => ("IP6Filter", "6"),
         }
     }
 }
@@ -528,42 +507,12 @@ impl Line {
     }
 }
 
-/// Writes a list's arguments, and says which rules became them.
-fn list(
-    t: &mut ClickText,
-    cx: &mut KindCx<'_>,
-    element: String,
-    lines: &[Line],
-    way: &Passage<'_>,
-) {
-    if let Some(all) = way.only {
-        t.line(all);
-        let back = match all.starts_with("deny") {
-            true => "back: deny",
-            false => "back: allow",
-        };
-        cx.rules.push(ListedRule {
-            element,
-            argument: 0,
-            text: back.into(),
-            policy: true,
-            place: None,
-        });
-        return;
-    }
-    for (i, l) in lines.iter().enumerate() {
-        let comma = if i + 1 < lines.len() { "," } else { "" };
-        t.line_from(&l.file, l.line, format!("{}{comma}", l.text));
-    }
-    let rule = |(argument, l): (usize, &Line)| ListedRule {
-        element: element.clone(),
-        argument,
-        text: l.written.clone(),
-        policy: l.policy,
-        place: l.place.clone(),
-    };
-    cx.rules.extend(lines.iter().enumerate().map(rule));
-}
+/// Of packets that a rule with a rate leaves.
+const GOES_ON: &str = "goes on";
+/// Of ARP, where it does not pass.
+const NO_ARP: &str = "ARP does not pass";
+/// Of IPv6 without rules.
+const NO_RULES6: &str = "IPv6, for which there are no rules";
 
 /// What happens to packets that no rule fits.
 fn policy(v: Verdict, file: String, line: u32) -> Line {

@@ -40,6 +40,12 @@ impl KindCx<'_> {
     pub fn live(&self, port: usize) -> Option<&LivePort> {
         self.reader.live.at(self.name, port)
     }
+    /// Does the chain file connect a port of the function?
+    pub(crate) fn wired(&self, port: usize) -> bool {
+        let function = self.name.to_string();
+        let at = crate::links::PortRef { function, port };
+        self.reader.wired.contains(&at)
+    }
     /// The place of a value in the chain file.
     pub fn at<T>(&self, v: &crate::file::Loc<T>) -> Span {
         Span::new(self.file, v.start, v.start + v.len)

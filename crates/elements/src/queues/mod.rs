@@ -6,6 +6,7 @@ mod link;
 mod meter;
 mod pull;
 mod queue;
+mod rate_limit;
 mod rated;
 mod red;
 mod sched;
@@ -46,6 +47,8 @@ pub const CLASSES: &[ElementClass] = &[
     rated::BANDWIDTH_RATED_SPLITTER,
     shaper::SHAPER,
     shaper::BANDWIDTH_SHAPER,
+    rate_limit::RATE_LIMIT,
+    rate_limit::RATE_CHECK,
     meter::METER,
     meter::BANDWIDTH_METER,
     delay::DELAY_SHAPER,

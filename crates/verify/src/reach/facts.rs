@@ -15,9 +15,9 @@ const PLAIN: &[&str] = &[
     "DecIPTTL", "DirectIPLookup", "Discard", "DropBroadcasts", "EtherEncap", "EtherRewrite", "FlowMonitor",
     "FromDevice", "GetIP6Address", "GetIPAddress", "HostEtherFilter", "IP6Filter", "IPClassifier", "IPFilter",
     "IPFragmenter", "IPGWOptions", "LinearIPLookup", "LookupIP6Route", "MarkEtherHeader", "MarkIPHeader", "NFLink",
-    "Null", "Paint", "PaintSwitch", "PaintTee", "PayloadFilter", "RadixIPLookup", "RangeIPLookup", "RatedSplitter",
-    "SortedIPLookup", "StaticIPLookup", "Strip", "StripEtherVLANHeader", "Tee", "ToDevice", "Unstrip", "VLANDecap",
-    "VLANEncap",
+    "Null", "Paint", "PaintSwitch", "PaintTee", "PayloadFilter", "RadixIPLookup", "RangeIPLookup", "RateCheck",
+    "RatedSplitter", "SortedIPLookup", "StaticIPLookup", "Strip", "StripEtherVLANHeader", "Tee", "ToDevice", "Unstrip",
+    "VLANDecap", "VLANEncap",
     "ICMPPingRewriter", "IPAddrPairRewriter", "IPAddrRewriter", "IPRewriter", "TCPRewriter", "UDPRewriter",
 ];
 

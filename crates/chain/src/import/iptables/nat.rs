@@ -3,34 +3,41 @@
 use super::options::Rules;
 use super::{Errors, Request, Table, read_chains};
 use crate::import::chains::Target;
+use crate::import::host::redirected_to;
 use crate::import::nat::NatTarget;
 use crate::import::parts::Part;
+use crate::import::rule::Devices;
+use std::net::IpAddr;
 
-/// The chains of a table nat that forwarded packets pass, of destinations and of sources; `None` if it says nothing of
-/// them. What is wrong is added to `errors`.
+/// The chains of a table nat that packets pass, of which one translates destinations, the other sources; `None` if it
+/// has no rules for any packets. What is wrong is added to `errors`.
 pub(super) fn read(
     t: &Table<'_>,
+    [dst, src]: [(&str, Devices); 2],
     request: &Request<'_>,
     errors: &mut Errors,
 ) -> Option<[Option<Part>; 2]> {
-    t.passed()?;
+    t.passed(request.host)?;
     let mut reader = Rules {
         family: request.family,
         interfaces: request.interfaces,
         rejects: 0,
         logs: 0,
+        ipsec: 0,
         nat: true,
+        redirects: redirects(request),
         errors: Errors::new(),
     };
-    let mut read = |chain: &str| {
+    let mut read = |(chain, devices): (&str, Devices)| {
         let chains = read_chains(&mut reader, t, "nat", chain);
         chains.contains_key(chain).then(|| Part {
             chains,
             start: chain.to_string(),
+            devices: request.traffic.devices(devices),
             ..Part::default()
         })
     };
-    let out = [read("PREROUTING"), read("POSTROUTING")];
+    let out = [read(dst), read(src)];
     if let Some((policy, line)) = (t.policies.values()).find(|(p, _)| *p == "DROP") {
         errors.push((
             *line,
@@ -41,23 +48,33 @@ pub(super) fn read(
     Some(out)
 }
 
-const REDIRECTS: &str = "target 'REDIRECT' sends packets to programs of the router itself, of which a chain has none; \
-                         translate to the address of a server with DNAT";
+/// Where packets are sent to programs of the host itself: to the address of the port that they arrived at, or to this
+/// one. Or why they cannot be.
+pub(super) fn redirects(request: &Request<'_>) -> Result<Option<IpAddr>, &'static str> {
+    match request.host {
+        true => Ok(redirected_to(request)),
+        false => Err(
+            "target 'REDIRECT' sends packets to programs of the router itself: wire port 2, which is the host \
+             (ports: { local: \"NAME[2]\" }), or translate to the address of a server with DNAT",
+        ),
+    }
+}
 
 /// Reads a target that translates, with its options; `None` if it is none. `nat`: the rule is in table nat.
 pub(super) fn target<'b>(
     name: &str,
     nat: bool,
+    redirects: Result<Option<IpAddr>, &'static str>,
     it: &mut impl Iterator<Item = &'b str>,
 ) -> Option<Result<Target, String>> {
     if !matches!(name, "SNAT" | "DNAT" | "MASQUERADE" | "NETMAP" | "REDIRECT") {
         return None;
     }
-    Some(match name {
-        _ if !nat => Err(format!("target '{name}' is for table nat")),
-        "REDIRECT" => Err(REDIRECTS.into()),
-        _ => options(name, it).map(Target::Nat),
-    })
+    if !nat {
+        return Some(Err(format!("target '{name}' is for table nat")));
+    }
+    let target = options(name, it).and_then(|t| t.redirected(redirects));
+    Some(target.map(Target::Nat))
 }
 
 fn options<'b>(name: &str, it: &mut impl Iterator<Item = &'b str>) -> Result<NatTarget, String> {
@@ -73,8 +90,10 @@ fn options<'b>(name: &str, it: &mut impl Iterator<Item = &'b str>) -> Result<Nat
                 to = Some(place(value()?)?);
             }
             ("NETMAP", "--to") => to = Some((prefix(value()?)?, None)),
-            ("MASQUERADE", "--to-ports") => ports = Some(value()?.to_string()),
-            ("SNAT" | "DNAT" | "MASQUERADE", "--random")
+            ("MASQUERADE" | "REDIRECT", "--to-ports" | "--to") => {
+                ports = Some(value()?.to_string())
+            }
+            ("SNAT" | "DNAT" | "MASQUERADE" | "REDIRECT", "--random")
             | ("SNAT" | "MASQUERADE", "--random-fully") => {
                 words.push_str(" random");
             }
@@ -82,9 +101,13 @@ fn options<'b>(name: &str, it: &mut impl Iterator<Item = &'b str>) -> Result<Nat
             _ => return Err(format!("option '{w}' of target '{name}' is not supported")),
         }
     }
-    if name == "MASQUERADE" {
+    if name == "MASQUERADE" || name == "REDIRECT" {
         let text = format!("{}{words}", ports.unwrap_or_default());
-        return Ok(NatTarget::Masquerade(text.trim().to_string()));
+        let text = text.trim().to_string();
+        return Ok(match name {
+            "REDIRECT" => NatTarget::Redirect(text),
+            _ => NatTarget::Masquerade(text),
+        });
     }
     let (addresses, ports) = to.ok_or_else(|| format!("target '{name}' without an address"))?;
     let ports = ports.map_or(String::new(), |p| format!(" {p}"));

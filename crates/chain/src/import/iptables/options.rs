@@ -1,16 +1,18 @@
 //! The options of a rule, as `iptables(8)` and `iptables-extensions(8)` describe them, as expressions of IPFilter.
 
 use super::changes;
+use super::draft::Draft;
+use super::limit::LimitDraft;
 use super::{Errors, Raw};
 use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, OwnTest, Target};
-use crate::import::mark::{Change, MarkOf, MarkTest};
+use crate::import::limits::Rate;
+use crate::import::mark::MarkOf;
 use crate::import::ports::{ANY, Ports, complement, test, union};
 use crate::import::rule::Verdict;
 use crate::import::terms::{Family, icmp_type, protocol, service, tcp_flag};
-use onefold_elements::connection::ConnTest;
 
 /// Splits at white space; double quotes keep together.
-fn words(text: &str) -> Vec<String> {
+pub(super) fn words(text: &str) -> Vec<String> {
     let mut out = Vec::new();
     let mut word: Option<String> = None;
     let (mut quoted, mut escaped) = (false, false);
@@ -40,62 +42,13 @@ pub(super) struct Rules<'a> {
     /// How many reject, and how many only log.
     pub rejects: usize,
     pub logs: usize,
+    /// How many ask for IPsec.
+    pub ipsec: usize,
     /// They are of table nat.
     pub nat: bool,
+    /// May packets be sent to programs of the host, and if not, why?
+    pub redirects: Result<Option<std::net::IpAddr>, &'static str>,
     pub errors: Errors,
-}
-
-/// A rule while its options are read.
-#[derive(Default)]
-struct Draft {
-    tests: Vec<String>,
-    interfaces: Vec<InterfaceTest>,
-    protocol: Option<u8>,
-    /// A match extension that looks at the transport header, which later fragments do not have.
-    transport: bool,
-    target: Option<Target>,
-    /// What the target changes.
-    changes: Vec<Change>,
-    own: Vec<OwnTest>,
-    marks: Vec<MarkTest>,
-    /// Whose mark '--mark' is about: as the last match says.
-    mark_of: Option<MarkOf>,
-    /// A test of the connection's state.
-    state: Option<String>,
-    /// Other tests of the connection.
-    connection: Vec<String>,
-}
-
-impl Draft {
-    /// A question about the connection.
-    fn asks(&mut self, w: &str, v: &str, not: bool) -> Result<(), String> {
-        match w {
-            "--ctdir" => {
-                let test = connection_test("direction", v)?;
-                self.connection.push(negate(test, not));
-            }
-            "--ctstatus" => {
-                let test = connection_test("status", v)?;
-                self.connection.push(negate(test, not));
-            }
-            _ if self.state.is_some() => return Err(format!("'{w}' twice")),
-            _ => self.state = Some(negate(connection_test("state", v)?, not)),
-        }
-        Ok(())
-    }
-
-    /// Adds the tests of the connection. Where there is none, a test of the state alone decides, whatever else is asked
-    /// (xt_conntrack.c).
-    fn connection_tests(&mut self) {
-        let none = "ct state invalid,untracked";
-        for t in std::mem::take(&mut self.connection) {
-            self.tests.push(match self.state.is_some() {
-                true => format!("({t} or {none})"),
-                false => format!("{t} && not {none}"),
-            });
-        }
-        self.tests.extend(self.state.take());
-    }
 }
 
 impl Rules<'_> {
@@ -127,6 +80,15 @@ impl Rules<'_> {
                 Family::V6 => "not ip frag".into(),
             });
         }
+        let behind = std::mem::take(&mut d.behind);
+        let rate = match d.limit.take().map(LimitDraft::limit) {
+            None => None,
+            Some(Ok(limit)) => Some(Rate { limit, behind }),
+            Some(Err(e)) => {
+                errors.push(e);
+                None
+            }
+        };
         // what may come to no packet is refused where one comes to it
         let idle = !d.marks.is_empty() || !d.interfaces.is_empty();
         let refused = (idle && !errors.is_empty()).then(|| errors.join("; "));
@@ -140,6 +102,7 @@ impl Rules<'_> {
             interfaces: d.interfaces,
             own: d.own,
             marks: d.marks,
+            rate,
             changes: d.changes,
             target: d.target.unwrap_or(Target::Nothing),
             refused,
@@ -156,60 +119,47 @@ impl Rules<'_> {
         it: &mut impl Iterator<Item = &'b str>,
         d: &mut Draft,
     ) -> Result<(), String> {
-        // the value; a '!' before it (the old way) counts too
         let mut not = not;
-        let value = |it: &mut dyn Iterator<Item = &'b str>, not: &mut bool| {
-            let mut v = it.next();
-            if v == Some("!") {
-                *not = !*not;
-                v = it.next();
-            }
-            v.ok_or_else(|| format!("expected a value behind '{w}'"))
-        };
-        let test = match w {
-            "-f" | "--fragment" => "(ip[6:2] & 8191 != 0)".into(),
-            "--syn" => {
-                needs(d, 6, w)?;
-                "(tcp[13:1] & 23 == 2)".into()
-            }
-            "--tcp-flags" => {
-                let (mask, want) = (value(it, &mut not)?, value(it, &mut not)?);
-                let (mask, want) = (tcp_flags(mask)?, tcp_flags(want)?);
-                needs(d, 6, w)?;
-                format!("(tcp[13:1] & {mask} == {want})")
-            }
-            "--src-range" | "--dst-range" => {
-                let way = if w == "--src-range" { "src" } else { "dst" };
-                self.address_range(way, value(it, &mut not)?)?
-            }
-            "--ttl-eq" | "--ttl-lt" | "--ttl-gt" | "--hl-eq" | "--hl-lt" | "--hl-gt" => {
-                self.hop_limit(w, value(it, &mut not)?)?
+        match w {
+            // of the match before it
+            "--limit-iface-in" | "--limit-iface-out" => {
+                let last = d.last_own();
+                let last = last
+                    .ok_or_else(|| format!("'{w}' needs '--src-type' or '--dst-type' before it"))?;
+                last.at = Some(w == "--limit-iface-out");
+                Ok(())
             }
             "--src-type" | "--dst-type" => {
-                let v = value(it, &mut not)?;
-                return self.address_type(w, v, not, d);
+                let v = value(w, it, &mut not)?;
+                self.address_type(w, v, not, d)
             }
-            // of the match before it
-            "--limit-iface-in" | "--limit-iface-out" => return limited(w, d),
-            "--icmp-type" | "--icmpv6-type" => {
-                let v = value(it, &mut not)?;
-                needs(d, self.family.icmp(), w)?;
-                match self.icmp(v)? {
-                    Some(test) => test,
-                    None => return Ok(()),
+            "--mark" => {
+                let v = value(w, it, &mut not)?;
+                let of = d
+                    .mark_of
+                    .ok_or("'--mark' needs '-m mark' or '-m connmark'")?;
+                let test = changes::mark_test(of, v, not)?;
+                let name = match of {
+                    MarkOf::Packet => "mark",
+                    MarkOf::Connection => "connmark",
+                };
+                match d.is_behind(name) {
+                    true => d.behind.marks.push(test),
+                    false => d.marks.push(test),
                 }
+                Ok(())
             }
             "-s" | "--source" | "--src" | "-d" | "--destination" | "--dst" => {
-                let v = value(it, &mut not)?;
-                return self.addresses(w, v, not, d);
+                let v = value(w, it, &mut not)?;
+                self.addresses(w, v, not, d)
             }
             "-p" | "--protocol" | "--proto" => {
-                let v = value(it, &mut not)?;
-                return self.protocol(v, not, d);
+                let v = value(w, it, &mut not)?;
+                self.protocol(v, not, d)
             }
             "-i" | "--in-interface" | "-o" | "--out-interface" => {
-                let v = value(it, &mut not)?;
-                return self.interface(w, v, not, d);
+                let v = value(w, it, &mut not)?;
+                self.interface(w, v, not, d)
             }
             "--sport"
             | "--source-port"
@@ -220,51 +170,101 @@ impl Rules<'_> {
             | "--dports"
             | "--destination-ports"
             | "--ports" => {
-                let v = value(it, &mut not)?;
-                return self.ports(w, v, not, d);
+                let v = value(w, it, &mut not)?;
+                self.ports(w, v, not, d)
             }
             "--ctstate" | "--state" | "--ctdir" | "--ctstatus" => {
-                let v = value(it, &mut not)?;
-                return d.asks(w, v, not);
+                let v = value(w, it, &mut not)?;
+                d.asks(w, v, not)
             }
-            "-m" | "--match" => {
-                let v = value(it, &mut not)?;
-                return match_of(v, d);
+            "--limit" | "--limit-burst" => {
+                let v = value(w, it, &mut not)?;
+                let limit = d.limit.as_mut().filter(|_| !not);
+                let limit =
+                    limit.ok_or_else(|| format!("'{w}' needs '-m limit' before it, and no '!'"))?;
+                limit.option(w, v)
             }
-            "--mark" => {
-                let v = value(it, &mut not)?;
-                return marked(v, not, d);
-            }
-            "--comment" => return value(it, &mut not).map(drop),
+            "-m" | "--match" => d.load(value(w, it, &mut not)?),
+            "--comment" => value(w, it, &mut not).map(drop),
+            // rules of the other family are not read
+            "-4" | "--ipv4" if self.family == Family::V4 => Ok(()),
+            "-6" | "--ipv6" if self.family == Family::V6 => Ok(()),
             "-c" | "--set-counters" => {
-                value(it, &mut not)?;
-                return value(it, &mut not).map(drop);
+                value(w, it, &mut not)?;
+                value(w, it, &mut not).map(drop)
             }
             "-j" | "--jump" | "-g" | "--goto" => {
-                let v = value(it, &mut not)?;
-                return self.goal(w, v, it, d);
+                let v = value(w, it, &mut not)?;
+                let goto = w == "-g" || w == "--goto";
+                let about = (self.family, self.interfaces);
+                if let Some(found) = changes::target(v, about, it).filter(|_| !goto) {
+                    d.changes = found?;
+                    return Ok(());
+                }
+                d.target = Some(self.target(v, goto, it)?);
+                Ok(())
             }
-            _ => return Err(format!("option '{w}' is not supported")),
-        };
-        d.tests.push(negate(test, not));
-        Ok(())
+            _ => {
+                if let Some(test) = self.test_of(w, &mut not, it, d)? {
+                    d.add(match_of(w), negate(test, not));
+                }
+                Ok(())
+            }
+        }
     }
 
-    /// What becomes of packets that a rule takes (`-j`, `-g`), behind what changes them.
-    fn goal<'b>(
+    /// The test that an option is; `None`: it holds always.
+    fn test_of<'b>(
         &mut self,
         w: &str,
-        v: &str,
+        not: &mut bool,
         it: &mut impl Iterator<Item = &'b str>,
         d: &mut Draft,
-    ) -> Result<(), String> {
-        let goto = w == "-g" || w == "--goto";
-        let about = (self.family, self.interfaces);
-        match changes::target(v, about, it).filter(|_| !goto) {
-            Some(found) => d.changes = found?,
-            None => d.target = Some(self.target(v, goto, it)?),
-        }
-        Ok(())
+    ) -> Result<Option<String>, String> {
+        Ok(Some(match w {
+            "-f" | "--fragment" => "(ip[6:2] & 8191 != 0)".into(),
+            "--syn" => {
+                needs(d, 6, w)?;
+                "(tcp[13:1] & 23 == 2)".into()
+            }
+            "--tcp-flags" => {
+                let (mask, want) = (value(w, it, not)?, value(w, it, not)?);
+                let (mask, want) = (tcp_flags(mask)?, tcp_flags(want)?);
+                needs(d, 6, w)?;
+                format!("(tcp[13:1] & {mask} == {want})")
+            }
+            "--src-range" | "--dst-range" => {
+                let way = if w == "--src-range" { "src" } else { "dst" };
+                self.address_range(way, value(w, it, not)?)?
+            }
+            "--ttl-eq" | "--ttl-lt" | "--ttl-gt" | "--hl-eq" | "--hl-lt" | "--hl-gt" => {
+                self.hop_limit(w, value(w, it, not)?)?
+            }
+            "--pol" if !*not => match value(w, it, not)? {
+                "none" => return Ok(None),
+                // packets here have been, and will be, of no IPsec
+                "ipsec" => {
+                    self.ipsec += 1;
+                    "false".into()
+                }
+                v => {
+                    return Err(format!(
+                        "policy '{v}' is not supported; there are none and ipsec"
+                    ));
+                }
+            },
+            // whichever it is, there is none
+            "--dir" if !*not => return value(w, it, not).map(|_| None),
+            "--icmp-type" | "--icmpv6-type" => {
+                let v = value(w, it, not)?;
+                needs(d, self.family.icmp(), w)?;
+                match self.icmp(v)? {
+                    Some(test) => test,
+                    None => return Ok(None),
+                }
+            }
+            _ => return Err(format!("option '{w}' is not supported")),
+        }))
     }
 
     /// Addresses of a source (`-s`) or destination (`-d`).
@@ -317,12 +317,16 @@ impl Rules<'_> {
                 "address type '{v}' is not supported; there is LOCAL"
             ));
         }
-        d.own.push(OwnTest {
+        let test = OwnTest {
             src: w == "--src-type",
             at: None,
             not,
             six: self.family == Family::V6,
-        });
+        };
+        match d.is_behind("addrtype") {
+            true => d.behind.own.push(test),
+            false => d.own.push(test),
+        }
         Ok(())
     }
 
@@ -376,7 +380,7 @@ impl Rules<'_> {
         goto: bool,
         it: &mut impl Iterator<Item = &'b str>,
     ) -> Result<Target, String> {
-        if let Some(target) = super::nat::target(v, self.nat, it) {
+        if let Some(target) = super::nat::target(v, self.nat, self.redirects, it) {
             return target;
         }
         Ok(match v {
@@ -426,8 +430,13 @@ impl Rules<'_> {
             _ if w.starts_with("--s") => &["src"],
             _ => &["dst"],
         };
+        let of = match (w.ends_with('s'), d.protocol) {
+            (true, _) => "multiport",
+            (false, Some(6)) => "tcp",
+            (false, _) => "udp",
+        };
         if set.is_empty() {
-            d.tests.push("false".into());
+            d.add(Some(of), "false".into());
             return Ok(());
         }
         let tests: Vec<String> = ways.iter().filter_map(|way| test(&set, way)).collect();
@@ -435,78 +444,52 @@ impl Rules<'_> {
             // any port
             return Ok(());
         }
-        d.tests.push(match (both, not) {
+        let test = match (both, not) {
             (false, _) => tests.concat(),
             // one of them is in the list; or none is
             (true, false) => format!("({})", tests.join(" or ")),
             (true, true) => tests.join(" && "),
-        });
+        };
+        d.add(Some(of), test);
         Ok(())
     }
 }
 
-/// A test of a packet's connection: a list of values as `iptables` writes them, in the words of firewall rules.
-fn connection_test(key: &str, list: &str) -> Result<String, String> {
-    let (mut values, mut translated) = (Vec::new(), Vec::new());
-    for v in list.split(',') {
-        let name = v.to_lowercase().replace('_', "-");
-        // as states, these are of connections that are translated, whatever else they are
-        if matches!(name.as_str(), "snat" | "dnat") {
-            translated.push(name);
-            continue;
-        }
-        ConnTest::parse(key, &name)
-            .map_err(|_| format!("connection {key} '{v}' is not supported"))?;
-        values.push(name);
+/// An option's value; a '!' before it (the old way) counts too.
+fn value<'b>(
+    w: &str,
+    it: &mut impl Iterator<Item = &'b str>,
+    not: &mut bool,
+) -> Result<&'b str, String> {
+    let mut v = it.next();
+    if v == Some("!") {
+        *not = !*not;
+        v = it.next();
     }
-    let plain = format!("ct {key} {}", values.join(","));
-    let translated = match translated.is_empty() {
-        true => return Ok(plain),
-        false => format!("ct status {}", translated.join(",")),
-    };
-    match values.is_empty() {
-        true => Ok(translated),
-        false => Ok(format!("({plain} or {translated})")),
-    }
+    v.ok_or_else(|| format!("expected a value behind '{w}'"))
 }
 
-fn negate(test: String, not: bool) -> String {
+/// The match that an option is of; none of those that every rule has.
+fn match_of(w: &str) -> Option<&'static str> {
+    Some(match w {
+        "--syn" | "--tcp-flags" => "tcp",
+        "--src-range" | "--dst-range" => "iprange",
+        "--icmp-type" => "icmp",
+        "--icmpv6-type" => "icmp6",
+        "--pol" => "policy",
+        _ if w.starts_with("--ttl") => "ttl",
+        _ if w.starts_with("--hl") => "hl",
+        _ => return None,
+    })
+}
+
+pub(super) fn negate(test: String, not: bool) -> String {
     if not { format!("not {test}") } else { test }
 }
 
 /// The bits of a list of TCP flags.
 fn tcp_flags(list: &str) -> Result<u32, String> {
     list.split(',').try_fold(0, |n, f| Ok(n | tcp_flag(f)?))
-}
-
-/// `--limit-iface-in` or `--limit-iface-out`, about the kind of address before it.
-fn limited(w: &str, d: &mut Draft) -> Result<(), String> {
-    let last = d.own.last_mut();
-    let last = last.ok_or_else(|| format!("'{w}' needs '--src-type' or '--dst-type' before it"))?;
-    last.at = Some(w == "--limit-iface-out");
-    Ok(())
-}
-
-/// The match whose options follow (`-m`).
-fn match_of(name: &str, d: &mut Draft) -> Result<(), String> {
-    match name {
-        "conntrack" | "state" => {}
-        "tcp" | "udp" | "icmp" | "icmp6" | "multiport" => d.transport = true,
-        "comment" | "iprange" | "ttl" | "hl" | "addrtype" => {}
-        "mark" => d.mark_of = Some(MarkOf::Packet),
-        "connmark" => d.mark_of = Some(MarkOf::Connection),
-        m => return Err(format!("match '{m}' is not supported")),
-    }
-    Ok(())
-}
-
-/// `--mark`, of the match before it.
-fn marked(v: &str, not: bool, d: &mut Draft) -> Result<(), String> {
-    let of = d
-        .mark_of
-        .ok_or("'--mark' needs '-m mark' or '-m connmark'")?;
-    d.marks.push(changes::mark_test(of, v, not)?);
-    Ok(())
 }
 
 fn needs(d: &mut Draft, protocol: u8, what: &str) -> Result<(), String> {

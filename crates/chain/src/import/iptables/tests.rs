@@ -14,6 +14,8 @@ fn read(text: &str, chain: Option<&str>) -> Result<RuleSet, Errors> {
         family: Family::V4,
         chain,
         interfaces: &interfaces,
+        host: false,
+        traffic: Traffic::Forwarded,
     };
     parse(text, &request)
 }
@@ -110,6 +112,119 @@ fn matches_become_expressions() {
         one("-m ttl --ttl-lt 5 -m comment --comment \"a \\\"b\\\" c\""),
         "(ip[8:1] < 5)"
     );
+}
+
+#[test]
+fn ipsec_is_not_here() {
+    let set = forward(
+        "-A FORWARD -m policy --dir in --pol ipsec -j DROP\n-A FORWARD -m policy --dir out --pol none -j ACCEPT",
+    )
+    .unwrap();
+    assert_eq!(lines(&set.rules), ["4: deny false", "5: allow all"]);
+    assert_eq!(
+        set.warnings,
+        ["1 rules ask for IPsec ('--pol ipsec'), which is not here: they take nothing"]
+    );
+    assert!(wrong("-m policy --pol x -j DROP").contains("policy 'x'"));
+    assert_eq!(
+        wrong("-m policy --pol ipsec --reqid 5 -j DROP"),
+        "option '--reqid' is not supported; option '5' is not supported"
+    );
+}
+
+/// Where a rate is asked, what is asked before it and behind it, and who depends on the answer.
+#[test]
+fn rates() {
+    let set = forward(
+        "-A FORWARD -m limit --limit 2/s -j LOG\n\
+         -A FORWARD -p tcp -m limit --limit 3/min -m state --state NEW -d 10.0.0.1 -j ACCEPT\n\
+         -A FORWARD -p udp -m udp --dport 53 -m limit -j own\n\
+         -A own -m state --state NEW -m limit --limit 1/s --limit-burst 9 --dport 80 -p tcp -j RETURN\n\
+         -A own -s 10.0.0.0/8 -j DROP",
+    );
+    // '-p' stands behind its option
+    let e = set.unwrap_err();
+    assert!(e[0].0 == 7 && e[0].1.contains("needs '-p tcp'"), "{e:?}");
+    let set = forward(
+        "-A FORWARD -m limit --limit 2/s -j LOG\n\
+         -A FORWARD -p tcp -m limit --limit 3/min -m state --state NEW -d 10.0.0.1 -j ACCEPT\n\
+         -A FORWARD -p udp -m limit -j own\n\
+         -A own -m state --state NEW -m limit --limit 1/s --limit-burst 9 -j RETURN\n\
+         -A own -s 10.0.0.0/8 -j DROP",
+    )
+    .unwrap();
+    assert_eq!(
+        sections(&set),
+        [
+            "5: allow tcp && dst host 10.0.0.1 -> 1, 5: allow all -> 2",
+            "limit_ip_filter_FORWARD_2 3/60 5: 9, 2",
+            "6: allow udp -> 3, 6: allow all -> 4",
+            "limit_ip_filter_FORWARD_3 3/3600 5: 5, 4",
+            "",
+            // the chain that is jumped to, and who comes back from it
+            "7: allow ct state new -> 6, 7: allow all -> 7",
+            "limit_ip_filter_own_1 1/1 9: 8, 7",
+            "8: deny src net 10.0.0.0/8",
+            "",
+            "5: allow ct state new, 6: allow udp -> 3, 6: allow all -> 4",
+        ]
+    );
+    assert_eq!(set.down, None);
+    // a mark in front of a rate, and one behind it
+    let set = forward(
+        "-A FORWARD -p udp -j MARK --set-mark 1\n\
+         -A FORWARD -m mark --mark 1 -m limit -j ACCEPT\n\
+         -A FORWARD -m limit -m mark --mark 1 -j ACCEPT",
+    )
+    .unwrap();
+    assert_eq!(
+        sections(&set),
+        [
+            "4: allow udp -> 1, 6: allow all -> 2",
+            "5: allow all -> 5",
+            "limit_ip_filter_FORWARD_3 3/3600 5: 4, 3",
+            "",
+            "",
+            "limit_ip_filter_FORWARD_2 3/3600 5: 7, 6",
+            "6: allow all -> 8",
+            "5: allow all",
+            "limit_ip_filter_FORWARD_3 3/3600 5: 10, 9",
+            "",
+            "6: allow all",
+        ]
+    );
+}
+
+/// The sections of a set's list: its rules with the sections that they lead to, or its bucket with those within its
+/// rate and beyond it.
+fn sections(set: &RuleSet) -> Vec<String> {
+    use super::super::rule::{Rule, Section};
+    let of = |rules: &[Rule]| -> String {
+        let one = |(r, text): (&Rule, String)| match r.onward.as_ref().and_then(|o| o.section) {
+            Some(n) => format!("{text} -> {n}"),
+            None => text,
+        };
+        let all: Vec<String> = rules.iter().zip(lines(rules)).map(one).collect();
+        all.join(", ")
+    };
+    let more = set.sections[0].more.iter().map(|s| match s {
+        Section::Rules(rules) => of(rules),
+        Section::Rate {
+            bucket,
+            within,
+            beyond,
+            ..
+        } => {
+            let l = bucket.limit;
+            let name = &bucket.name;
+            format!(
+                "{name} {}/{} {}: {within}, {beyond}",
+                l.rate, l.per, l.burst
+            )
+        }
+        Section::Connection { .. } => "by connection".to_string(),
+    });
+    [of(&set.rules)].into_iter().chain(more).collect()
 }
 
 #[test]
@@ -228,7 +343,7 @@ fn table_nat_is_read_beside_table_filter() {
     );
     let nat = set.nat.unwrap();
     let texts = |rules: &[crate::import::nat::NatRule]| -> Vec<String> {
-        let own = Some("203.0.113.1".parse().unwrap());
+        let own = (None, Some("203.0.113.1".parse().unwrap()));
         let one = |r: &crate::import::nat::NatRule| {
             let range = r.target.range(own).unwrap().unwrap_or("stays".into());
             let chain = r.place.as_ref().map_or("", |p| &p.chain);
@@ -253,7 +368,12 @@ fn table_nat_is_read_beside_table_filter() {
     assert_eq!(texts(dst), [docker, forward]);
     assert_eq!(texts(src), [stays, "14 POSTROUTING: all -> 192.168.0.0/16"]);
     let masquerade = &nat.of(Way::Up)[1].0[1].target;
-    assert!(masquerade.range(None).unwrap_err().contains("addresses"));
+    assert!(
+        masquerade
+            .range((None, None))
+            .unwrap_err()
+            .contains("addresses")
+    );
     // one chain, and nothing else
     let e = read(ROUTER, Some("nat/POSTROUTING")).unwrap_err();
     assert_eq!(e[0].0, 20);
@@ -320,8 +440,8 @@ fn what_cannot_be_expressed_is_refused_by_name() {
         "connection state 'FOO' is not supported"
     );
     assert_eq!(
-        wrong("-m limit --limit 3/min -j ACCEPT"),
-        "match 'limit' is not supported"
+        wrong("-m recent --set -j ACCEPT"),
+        "match 'recent' is not supported"
     );
     assert_eq!(
         wrong("-p tcp -j TOS --set-tos 4"),
@@ -352,6 +472,8 @@ fn what_cannot_be_expressed_is_refused_by_name() {
         family: Family::V4,
         chain: None,
         interfaces: &none,
+        host: false,
+        traffic: Traffic::Forwarded,
     };
     let e = parse(
         "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -i eth0 -j ACCEPT\n",
@@ -386,6 +508,8 @@ fn ipv6() {
         family: Family::V6,
         chain: Some("INPUT"),
         interfaces: &none,
+        host: false,
+        traffic: Traffic::Forwarded,
     };
     let text = "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -s fd00::/8 -p ipv6-icmp -m icmp6 --icmpv6-type 128 -j DROP\n";
     let set = parse(text, &r).unwrap();
@@ -395,8 +519,8 @@ fn ipv6() {
     );
 }
 
-/// Rules behind those that change packets are asked for packets as they are then; a mark is known where it is asked
-/// for.
+/// Rules behind those that change packets are asked for packets as they are then; marks are known where it is asked
+/// for them.
 #[test]
 fn marks_and_changes_go_on() {
     use super::super::rule::{Section, Step};
@@ -461,6 +585,8 @@ fn own_addresses_of_an_interface() {
         family: Family::V4,
         chain: None,
         interfaces: &interfaces,
+        host: false,
+        traffic: Traffic::Forwarded,
     };
     let rule = "-A FORWARD -m addrtype ! --src-type LOCAL --limit-iface-out -m addrtype --src-type LOCAL -j ACCEPT";
     let text = format!("*filter\n:FORWARD DROP [0:0]\n{rule}\nCOMMIT\n");

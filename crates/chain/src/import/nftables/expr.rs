@@ -1,10 +1,12 @@
 //! The expressions of a rule.
 
 use super::changes;
+use super::limit::Limited;
 use super::set::{self, Sets};
-use crate::import::chains::{InterfaceTest, Interfaces, OwnTest};
+use crate::import::chains::{InterfaceTest, Interfaces, OwnTest, Target};
 use crate::import::mark::MarkTest;
 use crate::import::ports::{complement, test, union};
+use crate::import::rule::Verdict;
 use crate::import::terms::{Family, icmp_type, tcp_flag};
 use onefold_elements::connection::ConnTest;
 use serde_json::Value;
@@ -23,6 +25,8 @@ pub struct Reader<'a> {
     pub logs: usize,
     /// The rules are of a chain of type nat.
     pub nat: bool,
+    /// May packets be sent to programs of the host, and if not, why?
+    pub redirects: Result<Option<std::net::IpAddr>, &'static str>,
 }
 
 /// A rule while its expressions are read.
@@ -36,6 +40,8 @@ pub(super) struct Draft {
     protocols: Option<Vec<u8>>,
     /// It cannot match a packet of this family.
     pub never: bool,
+    /// A rate, and behind what it is asked.
+    pub limited: Option<Limited>,
 }
 
 impl Draft {
@@ -56,6 +62,23 @@ struct Match<'a> {
 }
 
 impl Reader<'_> {
+    /// What a statement, or a verdict of a map, does with packets.
+    pub(super) fn verdict(&self, kind: &str, v: &Value, table: &str) -> Result<Target, String> {
+        let goal = || {
+            let name = v.get("target").and_then(Value::as_str).unwrap_or("");
+            super::key(table, name)
+        };
+        Ok(match kind {
+            "accept" => Target::Verdict(Verdict::Allow),
+            "drop" | "reject" => Target::Verdict(Verdict::Deny),
+            "return" => Target::Return,
+            "jump" => Target::Jump(goal()),
+            "goto" => Target::Goto(goal()),
+            "continue" => Target::Nothing,
+            other => return Err(format!("verdict '{other}' is not supported")),
+        })
+    }
+
     /// `ct state established,related`, `ct direction reply`, `ct status assured`.
     fn connection(&self, key: &str, m: &Match<'_>, d: &mut Draft) -> Result<(), String> {
         let not = negated(m.op, &format!("ct {key}"))?;

@@ -1,12 +1,15 @@
 //! `nft -j list ruleset`: nftables as JSON.
 //!
 //! The base chains at hook forward are taken, with those at hooks prerouting and postrouting (or the chain that was
-//! asked for, alone), and all that they jump to. Families `ip` and `inet` are read for IPv4 rules, `ip6` and `inet` for
+//! asked for, alone), and all that they jump to; of the host's own packets those at hooks input and output in the place
+//! of forward ([`course`]). Families `ip` and `inet` are read for IPv4 rules, `ip6` and `inet` for
 //! IPv6 rules. JSON has no lines: places are those of each rule's text in the file.
 
 mod cases;
 mod changes;
+mod course;
 mod expr;
+mod limit;
 mod nat;
 mod set;
 mod statement;
@@ -14,11 +17,13 @@ mod statement;
 mod tests;
 
 use super::chains::{ChainRule, Target};
+use super::host;
 use super::iptables::Request;
 use super::parts::{Part, Parts};
-use super::rule::{Hook, RuleSet, Verdict};
+use super::rule::{Devices, Hook, RuleSet, Verdict};
 use super::terms::Family;
 use crate::rules::RulePlace;
+use course::{choose, devices, place_of, position};
 use serde_json::Value;
 use set::Sets;
 use std::collections::HashMap;
@@ -62,6 +67,11 @@ fn refuse_others(found: &Objects<'_>, request: &Request<'_>, errors: &mut Errors
 
 /// Reads a file; errors are (line, message).
 pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
+    host::read(request, |r| parts(text, r))
+}
+
+/// What it says of the packets that are asked for.
+fn parts(text: &str, request: &Request<'_>) -> Result<Parts, Errors> {
     let root: Value = serde_json::from_str(text).map_err(|e| {
         let line = u32::try_from(e.line()).unwrap_or(1).max(1);
         vec![(line, format!("no JSON: {e}"))]
@@ -77,12 +87,21 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
     }
     let places = rule_lines(text);
     let mut errors = Errors::new();
-    let found = Objects::sort(objects, &places, request.family, &mut errors);
+    let found = Objects::sort(
+        objects,
+        &places,
+        (request.family, request.host),
+        &mut errors,
+    );
     let rules = &found.rules;
-    let start = choose(request, &found.bases, rules, &mut errors);
+    let start = choose(request, &found);
     refuse_others(&found, request, &mut errors);
-    let Some((start, default)) = start else {
-        return Err(errors);
+    let (start, default) = match start {
+        Ok(found) => found,
+        Err(why) => {
+            errors.push((1, why));
+            return Err(errors);
+        }
     };
     let mut reader = expr::Reader {
         family: request.family,
@@ -91,42 +110,41 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
         rejects: 0,
         logs: 0,
         nat: false,
+        redirects: nat::redirects(request),
     };
-    let chains = read_chains(&mut reader, &start, rules, &mut errors);
+    let chains = match start.is_empty() {
+        // no chain filters these packets
+        true => HashMap::from([(start.clone(), Vec::new())]),
+        false => read_chains(&mut reader, &start, rules, &mut errors),
+    };
     let stages = match request.chain {
-        None => read_stages(&mut reader, (&found, &start), &mut errors),
+        None => read_stages(&mut reader, (&found, &start), request, &mut errors),
         Some(_) => Vec::new(),
     };
     let (rejects, logs) = (reader.rejects, reader.logs);
     let nat = match request.chain {
-        None => nat::read(&mut reader, &found, &mut errors),
+        None => nat::read(&mut reader, &found, request, &mut errors),
         Some(_) => None,
     };
     if !errors.is_empty() {
         return Err(errors);
     }
-    let parts = Parts {
+    let known = match request.chain {
+        None => devices(course::hook_of(request.traffic), request.traffic),
+        Some(_) => Devices::Both,
+    };
+    Ok(Parts {
         main: Part {
             chains,
             default,
-            policy: Some((policy_of(&start, rules), None)),
+            policy: (!start.is_empty()).then(|| (policy_of(&start, rules), None)),
             start,
+            devices: known,
         },
         stages,
         nat,
-    };
-    let mut set = parts.rule_set(request.interfaces)?;
-    let mut warnings = Vec::new();
-    if rejects > 0 {
-        warnings.push(format!(
-            "{rejects} reject statements drop without an answer"
-        ));
-    }
-    if logs > 0 {
-        warnings.push(format!("{logs} log statements do nothing"));
-    }
-    warnings.append(&mut set.warnings);
-    Ok(RuleSet { warnings, ..set })
+        warnings: warnings(rejects, logs),
+    })
 }
 
 /// The place of a chain's policy.
@@ -139,31 +157,38 @@ fn policy_of(chain: &str, rules: &HashMap<String, Vec<(&Value, u32)>>) -> Arc<Ru
     })
 }
 
+/// What is said once for all rules.
+fn warnings(rejects: usize, logs: usize) -> Vec<String> {
+    let mut all = Vec::new();
+    if rejects > 0 {
+        all.push(format!(
+            "{rejects} reject statements drop without an answer"
+        ));
+    }
+    if logs > 0 {
+        all.push(format!("{logs} log statements do nothing"));
+    }
+    all
+}
+
 /// The other chains of type filter that forwarded packets pass, in their order.
 fn read_stages(
     reader: &mut expr::Reader<'_>,
     (found, start): (&Objects<'_>, &str),
+    request: &Request<'_>,
     errors: &mut Errors,
 ) -> Vec<(Hook, Part)> {
-    let Some(main) = found.bases.iter().find(|b| b.key == start) else {
-        return Vec::new();
-    };
+    let main = found.bases.iter().find(|b| b.key == start);
     let mut others: Vec<&Base> = (found.bases.iter())
         .filter(|b| b.key != start && b.does(&found.rules))
         .collect();
-    let hook = |b: &&Base| {
-        ["prerouting", "forward"]
-            .iter()
-            .position(|h| *h == b.hook)
-            .unwrap_or(2)
-    };
-    others.sort_by_key(|b| (hook(b), b.priority));
+    others.sort_by_key(|b| (position(&b.hook), b.priority));
     let mut out = Vec::new();
     for b in others {
         let rules = found.rules.get(&b.key);
         let first = rules.and_then(|r| r.first());
         let line = first.map_or(1, |r| r.1);
-        let hook = match place_of(b, main) {
+        let hook = match place_of(b, main, request.traffic) {
             Ok(Some(hook)) => hook,
             Ok(None) => continue,
             Err(why) => {
@@ -175,6 +200,7 @@ fn read_stages(
             chains: read_chains(reader, &b.key, &found.rules, errors),
             start: b.key.clone(),
             default: b.policy,
+            devices: devices(&b.hook, request.traffic),
             policy: Some((policy_of(&b.key, &found.rules), None)),
         };
         out.push((hook, part));
@@ -213,8 +239,14 @@ struct Objects<'a> {
 }
 
 impl<'a> Objects<'a> {
-    /// Sorts a file's objects. `places`: the lines of its rules.
-    fn sort(objects: &'a [Value], places: &[u32], family: Family, errors: &mut Errors) -> Self {
+    /// Sorts a file's objects. `places`: the lines of its rules; `host`: chains of type route, which are at hook
+    /// output, are asked.
+    fn sort(
+        objects: &'a [Value],
+        places: &[u32],
+        (family, host): (Family, bool),
+        errors: &mut Errors,
+    ) -> Self {
         let mut found = Objects::default();
         let mut nth = 0;
         for o in objects {
@@ -244,7 +276,8 @@ impl<'a> Objects<'a> {
                         } else {
                             Verdict::Allow
                         };
-                        if s("type") == "filter" {
+                        let routes = s("type") == "route" && host;
+                        if s("type") == "filter" || routes {
                             found.bases.push(Base {
                                 key: k,
                                 policy,
@@ -310,94 +343,6 @@ fn read_chains(
         chains.insert(k, out);
     }
     chains
-}
-
-/// The chain to start from and its policy.
-fn choose(
-    request: &Request<'_>,
-    bases: &[Base],
-    rules: &HashMap<String, Vec<(&Value, u32)>>,
-    errors: &mut Errors,
-) -> Option<(String, Verdict)> {
-    let names = |list: &[&Base]| {
-        let v: Vec<&str> = list.iter().map(|b| b.key.as_str()).collect();
-        v.join(", ")
-    };
-    let named = |b: &Base| Some((b.key.clone(), b.policy));
-    if let Some(chain) = request.chain {
-        let found: Vec<_> = bases
-            .iter()
-            .filter(|b| b.key == chain || b.key.split_once('/').is_some_and(|(_, n)| n == chain))
-            .collect();
-        return match found.as_slice() {
-            [b] => named(b),
-            [] => {
-                let all: Vec<_> = bases.iter().collect();
-                errors.push((
-                    1,
-                    format!(
-                        "no base chain '{chain}' of type filter; there is {}",
-                        names(&all)
-                    ),
-                ));
-                None
-            }
-            many => {
-                errors.push((
-                    1,
-                    format!(
-                        "several chains '{chain}': {}; give TABLE/CHAIN",
-                        names(many)
-                    ),
-                ));
-                None
-            }
-        };
-    }
-    let forward: Vec<_> = bases.iter().filter(|b| b.hook == "forward").collect();
-    let does: Vec<_> = forward.iter().filter(|b| b.does(rules)).collect();
-    // of several, the one of priority `filter`, or the last one; the others are asked before it, or behind it
-    let usual = does.iter().find(|b| b.priority == 0);
-    let last = does.iter().rev().max_by_key(|b| b.priority);
-    match (usual.or(last), forward.as_slice()) {
-        (Some(b), _) => named(b),
-        (None, [b, ..]) => named(b),
-        (None, []) => {
-            let all: Vec<_> = bases.iter().collect();
-            errors.push((
-                1,
-                format!(
-                    "no base chain of type filter at hook forward; say which one with 'chain': {}",
-                    names(&all)
-                ),
-            ));
-            None
-        }
-    }
-}
-
-/// Where a chain beside the one that packets are filtered by (`main`) is asked. `None`: packets do not come there.
-///
-/// # Errors
-/// It cannot be asked there.
-fn place_of(b: &Base, main: &Base) -> Result<Option<Hook>, String> {
-    // priorities of netfilter_ipv4.h: tracking -200, destinations -100, sources 100
-    Ok(Some(match b.hook.as_str() {
-        "prerouting" if b.priority < -200 => Hook::Raw,
-        "prerouting" if b.priority < -100 => Hook::Prerouting,
-        "prerouting" => Hook::Before,
-        // of one priority, the first one in the file is asked first
-        "forward" if b.priority <= main.priority => Hook::Before,
-        "forward" => Hook::Behind,
-        "postrouting" if b.priority < 100 => Hook::Behind,
-        "input" | "output" => return Ok(None),
-        hook => {
-            return Err(format!(
-                "chain '{}' at hook {hook} with priority {} has rules: it is not supported there",
-                b.key, b.priority
-            ));
-        }
-    }))
 }
 
 /// The line that each rule object begins in: that of its key `"rule"`, outside of strings' contents.

@@ -1,26 +1,30 @@
 //! Chains of type nat: statements that translate, as ranges of ConnDstNat and ConnSrcNat.
 
+use super::course::{devices, nat_hooks};
 use super::expr::Reader;
 use super::{Errors, Objects, read_chains};
+use crate::import::host::redirected_to;
+use crate::import::iptables::Request;
 use crate::import::nat::NatTarget;
 use crate::import::parts::Part;
 use crate::import::terms::Family;
 use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The chains of type nat that forwarded packets pass, of destinations and of sources; `None` if there are none. What
-/// is wrong is added to `errors`.
+/// The chains of type nat that packets pass, of destinations and of sources; `None` if there are none. What is wrong is
+/// added to `errors`.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     found: &Objects<'_>,
+    request: &Request<'_>,
     errors: &mut Errors,
 ) -> Option<[Option<Part>; 2]> {
     let mut out = [None, None];
-    let mut any = false;
+    // where one of the hooks of the host's packets translates, all do
+    let mut any = request.host && found.nat.iter().any(|(k, _)| has_rules(found, k));
     reader.nat = true;
-    for (hook, to) in ["prerouting", "postrouting"].into_iter().zip(&mut out) {
-        let has_rules = |k: &str| found.rules.get(k).is_some_and(|r| !r.is_empty());
-        let mut here = (found.nat.iter()).filter(|(k, h)| h == hook && has_rules(k));
+    for (hook, to) in nat_hooks(request.traffic).into_iter().zip(&mut out) {
+        let mut here = (found.nat.iter()).filter(|(k, h)| h == hook && has_rules(found, k));
         let Some((start, _)) = here.next() else {
             continue;
         };
@@ -41,6 +45,7 @@ pub(super) fn read(
         *to = Some(Part {
             chains,
             start: start.clone(),
+            devices: devices(hook, request.traffic),
             ..Part::default()
         });
     }
@@ -48,13 +53,28 @@ pub(super) fn read(
     any.then_some(out)
 }
 
-/// A statement that translates; `None`: addresses of the other family.
-pub(super) fn target(kind: &str, v: &Value, family: Family) -> Result<Option<NatTarget>, String> {
-    if kind == "redirect" {
-        return Err("statement 'redirect' sends packets to programs of the router itself, of which a chain has none; \
-                    translate to the address of a server with dnat"
-            .into());
+fn has_rules(found: &Objects<'_>, chain: &str) -> bool {
+    found.rules.get(chain).is_some_and(|r| !r.is_empty())
+}
+
+/// Where packets are sent to programs of the host itself, see [`redirected_to`]; or why they cannot be.
+pub(super) fn redirects(request: &Request<'_>) -> Result<Option<IpAddr>, &'static str> {
+    match request.host {
+        true => Ok(redirected_to(request)),
+        false => Err(
+            "statement 'redirect' sends packets to programs of the router itself: wire port 2, which is the host \
+             (ports: { local: \"NAME[2]\" }), or translate to the address of a server with dnat",
+        ),
     }
+}
+
+/// A statement that translates; `None`: addresses of the other family.
+pub(super) fn target(
+    kind: &str,
+    v: &Value,
+    family: Family,
+    redirects: Result<Option<IpAddr>, &'static str>,
+) -> Result<Option<NatTarget>, String> {
     let ours = match family {
         Family::V4 => "ip",
         Family::V6 => "ip6",
@@ -83,6 +103,10 @@ pub(super) fn target(kind: &str, v: &Value, family: Family) -> Result<Option<Nat
         }
     }
     let text = text.trim();
+    if kind == "redirect" {
+        let target = NatTarget::Redirect(text.to_string());
+        return target.redirected(redirects).map(Some);
+    }
     if kind == "masquerade" {
         return Ok(Some(NatTarget::Masquerade(text.to_string())));
     }
@@ -165,7 +189,7 @@ mod tests {
     fn statements_become_ranges() {
         let of = |kind: &str, text: &str| {
             let v: Value = serde_json::from_str(text).unwrap();
-            target(kind, &v, Family::V4)
+            target(kind, &v, Family::V4, Err("no host"))
         };
         let range = |kind: &str, text: &str| match of(kind, text) {
             Ok(Some(NatTarget::Range(r) | NatTarget::Masquerade(r))) => r,
@@ -209,7 +233,19 @@ mod tests {
             "random"
         );
         assert_eq!(of("dnat", r#"{"family": "ip6", "addr": "::1"}"#), Ok(None));
-        assert!(of("redirect", r#"{"port": 80}"#).is_err());
+        assert_eq!(
+            of("redirect", r#"{"port": 80}"#),
+            Err("no host".to_string())
+        );
+        let v: Value = serde_json::from_str(r#"{"port": 80}"#).unwrap();
+        assert_eq!(
+            target("redirect", &v, Family::V4, Ok(None)),
+            Ok(Some(NatTarget::Redirect("80".into())))
+        );
+        assert_eq!(
+            target("redirect", &v, Family::V4, Ok(Some([127, 0, 0, 1].into()))),
+            Ok(Some(NatTarget::Range("127.0.0.1 80".into())))
+        );
         let e = of("dnat", r#"{"addr": {"map": {}}}"#).unwrap_err();
         assert_eq!(
             e,

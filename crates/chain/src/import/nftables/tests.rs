@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::import::chains::Interfaces;
-use crate::import::rule::Rule;
+use crate::import::limits::{Bucket, Limit};
+use crate::import::rule::{Rule, Section, Traffic};
 
 fn request(family: Family, chain: Option<&'static str>) -> Request<'static> {
     static NAMES: std::sync::OnceLock<Interfaces> = std::sync::OnceLock::new();
@@ -15,6 +16,8 @@ fn request(family: Family, chain: Option<&'static str>) -> Request<'static> {
             own: Vec::new(),
             ..Interfaces::default()
         }),
+        host: false,
+        traffic: Traffic::Forwarded,
     }
 }
 
@@ -197,7 +200,7 @@ fn what_cannot_be_expressed_is_refused_by_name() {
             "{}, {{\"limit\": {{}}}}, {{\"vmap\": {{}}}}",
             m("==", "ether saddr", "\"x\"")
         )),
-        "match on 'ether saddr' is not supported; statement 'limit' is not supported; \
+        "match on 'ether saddr' is not supported; statement 'limit' by name is not supported; \
          a 'vmap' without 'key' and 'data'"
     );
     assert_eq!(
@@ -481,5 +484,81 @@ fn other_chains_are_stages() {
     assert!(
         e[0].0 == 3 && e[0].1.contains("before they are tracked"),
         "{e:?}"
+    );
+}
+
+/// Rates: where they are asked, and what of them is refused.
+#[test]
+fn rates() {
+    let limit = |more: &str| format!("{{\"limit\": {{\"rate\": 10, \"per\": \"minute\"{more}}}}}");
+    let tcp = m("==", "meta l4proto", "\"tcp\"");
+    let of = |family, rules: &[&str]| -> Vec<String> {
+        let set = parse(&file(rules), &request(family, None)).unwrap();
+        set.rules.into_iter().map(|r| r.filter).collect()
+    };
+    let rule = format!(
+        "{tcp}, {}, {}, {{\"accept\": null}}",
+        limit(", \"burst\": 7, \"inv\": true"),
+        m("==", "tcp dport", "80")
+    );
+    let set = |family, rule: &str| parse(&file(&[rule]), &request(family, None)).unwrap();
+    let bucket = |set: &RuleSet| match set.sections[0].more.first() {
+        Some(Section::Rate {
+            bucket,
+            within,
+            beyond,
+            ..
+        }) => (Bucket::clone(bucket), *within, *beyond),
+        s => panic!("{s:?}"),
+    };
+    let limit_of = |rate, per, burst, bytes, over| Limit {
+        rate,
+        per,
+        burst,
+        bytes,
+        over,
+    };
+    // both families share it: it has one name
+    for family in [Family::V4, Family::V6] {
+        let set = set(family, &rule);
+        assert_eq!(lines(&set.rules), ["3: allow tcp", "3: allow all"]);
+        let (bucket, within, beyond) = bucket(&set);
+        assert_eq!(bucket.name, "limit_inet_f_forward_1");
+        assert_eq!(bucket.limit, limit_of(10, 60, 7, false, true));
+        let more = &set.sections[0].more;
+        assert_eq!(more[within - 1], Section::Rules(Vec::new()));
+        let Section::Rules(rules) = &more[beyond - 1] else {
+            panic!("{more:?}");
+        };
+        assert_eq!(lines(rules), ["3: allow dst port 80"]);
+    }
+    let bytes = ", \"burst\": 2, \"rate_unit\": \"kbytes\", \"burst_unit\": \"mbytes\"";
+    let rule = format!("{}, {{\"drop\": null}}", limit(bytes));
+    let limit_found = bucket(&set(Family::V4, &rule)).0.limit;
+    assert_eq!(limit_found, limit_of(10_240, 60, 2_097_152, true, false));
+    // who only logs asks nobody
+    let rule = format!("{}, {{\"log\": null}}", limit(""));
+    assert_eq!(of(Family::V4, &[&rule]), [""; 0]);
+    let wrong = |expr: &str| {
+        let rules = format!("{expr}, {{\"accept\": null}}");
+        let e = parse(&file(&[&rules]), &request(Family::V4, None)).unwrap_err();
+        e.into_iter().map(|e| e.1).collect::<Vec<_>>().join("; ")
+    };
+    let iif = m("==", "meta iifname", "\"lan0\"");
+    let six = m("==", "ip6 saddr", "\"::1\"");
+    for behind in [&iif, &six] {
+        let text = wrong(&format!("{}, {behind}", limit("")));
+        assert!(text.starts_with("statement 'limit' in front of"), "{text}");
+    }
+    assert!(wrong(&format!("{}, {}", limit(""), limit(""))).contains("behind another one"));
+    assert!(wrong("{\"limit\": \"named\"}").contains("by name"));
+    assert!(wrong(&limit(", \"rate_unit\": \"x\"")).contains("unit 'x'"));
+    // packets of the other family do not come to it
+    assert_eq!(
+        of(
+            Family::V4,
+            &[&format!("{six}, {}, {{\"accept\": null}}", limit(""))]
+        ),
+        [""; 0]
     );
 }

@@ -1,15 +1,16 @@
 //! Rulesets that translate addresses: the elements of one way, in the order of netfilter's hooks.
 //!
 //! Packets are tracked; first packets are asked about by the rules of nat PREROUTING, and all get the destination that
-//! their connection says (ConnDstNat). Then come the rules of filter FORWARD, a list for each group of connections as
+//! their connection says (ConnDstNat). Who is then for the host itself leaves the way ([`super::local`]). Then come the
+//! rules of filter FORWARD, a list for each group of connections as
 //! without translation; then those of nat POSTROUTING for first packets, the source (ConnSrcNat), and ConnConfirm.
 
-use super::sections::Begin;
-use super::{
-    Asking, Exits, Firewall, Group, Line, LineList, Lists, Passage, asks, groups, universe,
-};
+use super::lists::{Lists, Passage};
+use super::sections::{Begin, Exits, LineList};
+use super::{Asking, Firewall, Line};
 use crate::import::nat::{self, NatRule, NatRules};
 use crate::import::{Hook, Way};
+use crate::kinds::connections::{Group, asks, groups, universe};
 use crate::kinds::{ClickText, KindCx, discard};
 use crate::rules;
 use onefold_click::source::Span;
@@ -98,7 +99,7 @@ impl Firewall {
 impl Translation {
     /// Of the rules of a file, which are about IPv6 if `six`; what is wrong with them is said.
     pub fn of(
-        firewall: &Firewall,
+        own: &OwnAddresses,
         cx: &mut KindCx<'_>,
         (rules, six): (&NatRules, bool),
         (file, written, span): (&str, &rules::Lines<'_>, Span),
@@ -111,12 +112,11 @@ impl Translation {
             cx.reader.error_hint(span, text, "give one worker");
             return None;
         }
-        let own = firewall.own(cx);
         let hooks = [Way::Up, Way::Down].map(|way| {
             let out = usize::from(way == Way::Up);
-            let address = own.main(out, six);
+            let ends = (own.main(1 - out, six), own.main(out, six));
             let place = (file, written, span);
-            rules.of(way).map(|list| hook(cx, list, address, place))
+            rules.of(way).map(|list| hook(cx, list, ends, place))
         });
         let of_family =
             |list: &[(IpAddr, u8)], text: &dyn Fn(&(IpAddr, u8)) -> String| -> Vec<String> {
@@ -135,7 +135,7 @@ impl Translation {
 fn hook(
     cx: &mut KindCx<'_>,
     (rules, sections): nat::NatList<'_>,
-    own: Option<IpAddr>,
+    own: (Option<IpAddr>, Option<IpAddr>),
     (file, written, span): (&str, &rules::Lines<'_>, Span),
 ) -> NatList {
     let mut ranges: Vec<String> = Vec::new();
@@ -192,7 +192,7 @@ impl NatList {
         t: &mut ClickText,
         cx: &mut KindCx<'_>,
         (class, six): (&str, bool),
-        (name, way): (&str, &Passage<'_>),
+        name: &str,
         (first, others): (&[String], &[String]),
     ) {
         let filter = if six { "IP6Filter" } else { "IPFilter" };
@@ -209,14 +209,13 @@ impl NatList {
         }
         let element = format!("{name}_rules");
         // what is done on the way back in the place of rules is no translation
-        let way = Passage { only: None, ..*way };
         let begin = Begin {
             from: first,
             element: &element,
             filter,
         };
         let exits = Exits::Inputs(name, self.ranges.len() + 1);
-        self.lines.write(t, cx, &way, begin, exits);
+        self.lines.write(t, cx, begin, exits);
     }
 }
 
@@ -229,9 +228,25 @@ impl Lists {
         way: &Passage<'_>,
         (from, nat): (String, &Translation),
     ) {
+        let from = self.write_front(t, cx, way, (from, nat));
+        let (routed, own) = self.write_route(t, &from, way, nat);
+        self.write_behind(t, cx, way, (&[routed], nat));
+        if let Some((own, host)) = own.zip(self.host.as_ref()) {
+            host.write_translated(t, cx, way, own);
+        }
+    }
+
+    /// From tracking to the new destination; gives back where packets leave.
+    pub(super) fn write_front(
+        &self,
+        t: &mut ClickText,
+        cx: &mut KindCx<'_>,
+        way: &Passage<'_>,
+        (from, nat): (String, &Translation),
+    ) -> String {
         let (_, six) = self.filter();
         let name = way.name;
-        let [dst, src] = &nat.hooks[usize::from(way.down)];
+        let [dst, _] = &nat.hooks[usize::from(way.down)];
         let all = universe(true);
         let early = self.early();
         let outputs: Vec<String> = (early.iter())
@@ -249,22 +264,33 @@ impl Lists {
             }
         }
         let dnat = format!("{name}_dnat{six}");
-        dst.write(
-            t,
-            cx,
-            ("ConnDstNat", self.six),
-            (&dnat, way),
-            (&first, &known),
-        );
+        dst.write(t, cx, ("ConnDstNat", self.six), &dnat, (&first, &known));
+        dnat
+    }
+
+    /// From where it is known where packets go to the new source, and out.
+    pub(super) fn write_behind(
+        &self,
+        t: &mut ClickText,
+        cx: &mut KindCx<'_>,
+        way: &Passage<'_>,
+        (from, nat): (&[String], &Translation),
+    ) {
+        let (_, six) = self.filter();
+        let name = way.name;
+        let [_, src] = &nat.hooks[usize::from(way.down)];
+        let all = universe(true);
         let status = format!("{name}_status{six}");
-        let routed = self.write_route(t, &dnat, way, nat);
         let outputs: Vec<String> = (self.groups.iter())
             .map(|g| classes_text(&g.classes, &all))
             .collect();
         t.line(format!(
-            "{routed} -> {status} :: ConnStatus(connections, {});",
+            "{status} :: ConnStatus(connections, {});",
             outputs.join(", ")
         ));
+        for from in from {
+            t.line(format!("{from} -> {status};"));
+        }
         let (mut begin, mut others) = (Vec::new(), Vec::new());
         for (i, g) in self.groups.iter().enumerate() {
             let from = (format!("{status}[{i}]"), &[Hook::Before][..]);
@@ -275,15 +301,10 @@ impl Lists {
             }
         }
         let snat = format!("{name}_snat{six}");
-        src.write(
-            t,
-            cx,
-            ("ConnSrcNat", self.six),
-            (&snat, way),
-            (&begin, &others),
-        );
+        src.write(t, cx, ("ConnSrcNat", self.six), &snat, (&begin, &others));
         t.line(format!(
-            "{snat} -> ConnConfirm(connections) -> Unstrip(14) -> {name}_out;"
+            "{snat} -> ConnConfirm(connections) -> Unstrip(14) -> {};",
+            way.out
         ));
     }
 
@@ -298,17 +319,17 @@ impl Lists {
     }
 
     /// What a router's routes would do with packets that are for itself or for where they came from; gives back where
-    /// the others leave.
+    /// the others leave, and where those for itself do, if there is a host.
     fn write_route(
         &self,
         t: &mut ClickText,
         from: &str,
         way: &Passage<'_>,
         nat: &Translation,
-    ) -> String {
+    ) -> (String, Option<String>) {
         let back = &nat.networks[usize::from(way.down)];
         if nat.local.is_empty() {
-            return from.to_string();
+            return (from.to_string(), None);
         }
         let (class, six) = match self.six {
             false => ("IPClassifier", ""),
@@ -320,15 +341,19 @@ impl Lists {
             true => "false".to_string(),
             false => back.join(" or "),
         };
+        let local = match &self.host {
+            Some(host) => host.own(),
+            None => &nat.local,
+        };
         t.line(format!(
             "{from} -> {route} :: {class}({}, {turns}, -);",
-            nat.local.join(" or ")
+            local.join(" or ")
         ));
-        t.line(format!(
-            "{route}[0] -> {}; {route}[1] -> {};",
-            discard(LOCAL),
-            discard(TURNS)
-        ));
-        format!("{route}[2]")
+        if self.host.is_none() {
+            t.line(format!("{route}[0] -> {};", discard(LOCAL)));
+        }
+        t.line(format!("{route}[1] -> {};", discard(TURNS)));
+        let own = self.host.as_ref().map(|_| format!("{route}[0]"));
+        (format!("{route}[2]"), own)
     }
 }

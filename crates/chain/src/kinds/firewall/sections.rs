@@ -1,13 +1,14 @@
-//! Lists in sections: what stands behind a rule that changes packets, or their marks, and goes on.
+//! Lists in sections: what stands behind a rule that changes packets, or their marks, and goes on, or asks for a rate.
 //!
 //! A section is a filter. Rules that decide lead out of the list, the others, by what they do to a packet, to the
 //! section behind them. All packets of a section have the same mark, of which the rules have been told already; the
 //! number of a packet's mark goes with it as its colour (Paint), and where a list begins differently for different
-//! marks, packets are told apart by it.
+//! marks, packets are told apart by it. Rates are asked by elements of their own, between filters (RateCheck).
 
+use super::Line;
+use super::lists::{Lists, Passage, list};
 use super::stages::for_groups;
-use super::{Line, Lists, Passage, list};
-use crate::import::{Onward, Section, Sections, Step};
+use crate::import::{Bucket, Onward, Section, Sections, Step};
 use crate::kinds::connections::Group;
 use crate::kinds::{ClickText, KindCx, discard};
 
@@ -83,6 +84,17 @@ impl LineList {
                     values: values.clone(),
                     none: *none,
                 },
+                Section::Rate {
+                    bucket,
+                    line,
+                    within,
+                    beyond,
+                } => Section::Rate {
+                    bucket: bucket.clone(),
+                    line: *line,
+                    within: *within,
+                    beyond: *beyond,
+                },
             });
         }
         LineList {
@@ -96,7 +108,7 @@ impl LineList {
     pub fn all(&self) -> impl Iterator<Item = &Line> {
         let more = self.more.iter().flat_map(|s| match s {
             Section::Rules(lines) => lines.as_slice(),
-            Section::Connection { .. } => &[],
+            Section::Connection { .. } | Section::Rate { .. } => &[],
         });
         self.lines.iter().chain(more)
     }
@@ -113,13 +125,21 @@ impl LineList {
         self.more.iter().any(by_mark) || self.all().any(sets)
     }
 
+    /// The buckets that are asked, as often as they are.
+    pub fn buckets(&self) -> impl Iterator<Item = &Bucket> {
+        self.more.iter().filter_map(|s| match s {
+            Section::Rate { bucket, .. } => Some(bucket.as_ref()),
+            Section::Rules(_) | Section::Connection { .. } => None,
+        })
+    }
+
     /// Is it one filter?
-    fn is_plain(&self) -> bool {
+    pub fn is_plain(&self) -> bool {
         self.more.is_empty() && self.lines.iter().all(|l| l.onward.is_none())
     }
 
     /// The list for a group, with questions about connections answered.
-    fn for_group(&self, groups: &[Group], number: usize, six: bool) -> LineList {
+    pub fn for_group(&self, groups: &[Group], number: usize, six: bool) -> LineList {
         let of = |lines: &[Line]| {
             let mut lists = for_groups(lines, groups, six).into_iter();
             lists.nth(number).unwrap_or_default()
@@ -140,7 +160,6 @@ impl LineList {
         &self,
         t: &mut ClickText,
         cx: &mut KindCx<'_>,
-        way: &Passage<'_>,
         begin: Begin<'_>,
         exits: Exits<'_>,
     ) {
@@ -176,9 +195,15 @@ impl LineList {
         // Bound: each section is written once
         while let Some(n) = w.todo.pop() {
             match n.checked_sub(1).and_then(|n| self.more.get(n)) {
-                None => w.lines(t, cx, way, n, &self.lines),
-                Some(Section::Rules(lines)) => w.lines(t, cx, way, n, lines),
+                None => w.lines(t, cx, n, &self.lines),
+                Some(Section::Rules(lines)) => w.lines(t, cx, n, lines),
                 Some(Section::Connection { values, none }) => w.connections(t, n, values, *none),
+                Some(Section::Rate {
+                    bucket,
+                    within,
+                    beyond,
+                    ..
+                }) => w.rate(t, n, &bucket.name, [*within, *beyond]),
             }
         }
         for e in &w.edges {
@@ -217,14 +242,7 @@ impl Writer<'_> {
         }
     }
 
-    fn lines(
-        &mut self,
-        t: &mut ClickText,
-        cx: &mut KindCx<'_>,
-        way: &Passage<'_>,
-        n: usize,
-        lines: &[Line],
-    ) {
+    fn lines(&mut self, t: &mut ClickText, cx: &mut KindCx<'_>, n: usize, lines: &[Line]) {
         let element = self.section(n);
         // where each output leads
         let mut outputs: Vec<String> = match self.exits {
@@ -254,7 +272,7 @@ impl Writer<'_> {
             });
         }
         t.line(format!("{element} :: {}(", self.begin.filter));
-        list(t, cx, element.clone(), &written, way);
+        list(t, cx, element.clone(), &written, None);
         t.line(");");
         for (k, to) in outputs.iter().enumerate() {
             self.edges.push(format!("{element}[{k}] -> {to};"));
@@ -283,6 +301,16 @@ impl Writer<'_> {
         Some(way.join(" -> "))
     }
 
+    /// Packets within the rate, and those beyond it.
+    fn rate(&mut self, t: &mut ClickText, n: usize, bucket: &str, goals: [usize; 2]) {
+        let element = self.section(n);
+        t.line(format!("{element} :: RateCheck({bucket});"));
+        for (k, to) in goals.into_iter().enumerate() {
+            let to = self.section(to);
+            self.edges.push(format!("{element}[{k}] -> {to};"));
+        }
+    }
+
     fn connections(&mut self, t: &mut ClickText, n: usize, values: &[(u32, usize)], none: usize) {
         let element = self.section(n);
         let marks: Vec<String> = values.iter().map(|(v, _)| v.to_string()).collect();
@@ -297,42 +325,6 @@ impl Writer<'_> {
 }
 
 impl Lists {
-    /// Writes a list, for a group or for all packets; gives back where those leave that it lets pass.
-    pub(super) fn write_list(
-        &self,
-        t: &mut ClickText,
-        cx: &mut KindCx<'_>,
-        way: &Passage<'_>,
-        (from, element): (String, String),
-        lines: &LineList,
-        group: Option<(&[Group], usize)>,
-    ) -> String {
-        let (filter, _) = self.filter();
-        let told;
-        let lines = match group {
-            None => lines,
-            Some((groups, i)) => {
-                told = lines.for_group(groups, i, self.six);
-                &told
-            }
-        };
-        if lines.is_plain() || way.only.is_some() {
-            t.line(format!("{from} -> {element} :: {filter}("));
-            list(t, cx, element.clone(), &lines.lines, way);
-            t.line(");");
-            return element;
-        }
-        let passed = format!("{element}_passed");
-        t.line(format!("{passed} :: Null;"));
-        let begin = Begin {
-            from: &[from],
-            element: &element,
-            filter,
-        };
-        lines.write(t, cx, way, begin, Exits::One(&passed));
-        passed
-    }
-
     /// Writes the tracker, with these classes at its outputs; packets that are not to be tracked come to its second
     /// input.
     pub(super) fn write_tracker(

@@ -1,7 +1,8 @@
 //! Chains beside FORWARD that forwarded packets pass, as lists one behind the other; each is told by class as the main
 //! one is.
 
-use super::{Line, LineList, Lists, Passage};
+use super::lists::{Lists, Passage};
+use super::{Line, LineList};
 use crate::import::Hook;
 use crate::kinds::connections::{Answered, Group};
 use crate::kinds::{ClickText, KindCx};
@@ -15,6 +16,10 @@ pub(super) struct StageLines {
 }
 
 impl StageLines {
+    /// The lists of both ways.
+    pub fn both(&self) -> impl Iterator<Item = &LineList> {
+        [&self.up].into_iter().chain(&self.down)
+    }
     fn of(&self, down: bool) -> &LineList {
         match (&self.down, down) {
             (Some(d), true) => d,
