@@ -31,6 +31,7 @@ mod rounds;
 mod rules;
 pub mod segments;
 mod stitch;
+mod structure;
 mod values;
 mod wiring;
 mod workers;

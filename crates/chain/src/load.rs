@@ -13,8 +13,9 @@ use crate::params;
 use crate::placement::{self, Placement, Run};
 use crate::places;
 use crate::stitch::{Chain, FunctionInfo, Part, Wiring, stitch};
+use crate::structure;
 use crate::values;
-use crate::wiring::read_wiring;
+use crate::wiring::{self, read_wiring};
 use crate::workers::Share;
 use crate::yaml;
 use onefold_click::diag::Diagnostic;
@@ -208,10 +209,16 @@ fn load_inner(
     reader: &mut Reader,
 ) -> Option<Chain> {
     let raw = reader.sources.add(shown, text);
-    let header: Header = yaml::read(text, raw, reader)?;
+    let before = reader.diagnostics.len();
+    let Some(header) = yaml::read::<Header>(text, raw, reader) else {
+        structure::tell(text, raw, before, reader);
+        return None;
+    };
     let whole = Span::new(raw, 0, 1);
     let values = values::of_parameters(&header.parameters, set, whole, reader);
     if !reader.ok() {
+        let before = reader.diagnostics.len();
+        structure::tell(text, raw, before, reader);
         return None;
     }
     let lookup = |n: &str| values.iter().find(|(k, _)| k == n).map(|(_, v)| v.clone());
@@ -225,7 +232,10 @@ fn load_inner(
     // `$(i)` is the number of a repeated function; for everything else it does not matter what it is
     let first = params::substitute(&text, number(1)).unwrap_or_default();
     let file = reader.sources.add(shown, first.clone());
-    let doc: Option<ChainFile> = yaml::read(&first, file, reader);
+    let (doc, left_out) = match structure::read(&first, file, reader) {
+        Some((doc, left_out)) => (Some(doc), left_out),
+        None => (None, None),
+    };
     // Scripts of Click configurations may use $(handler) themselves; elsewhere an unknown name is a mistake.
     let in_click = (doc.as_ref()).is_some_and(|d| {
         d.functions
@@ -237,7 +247,9 @@ fn load_inner(
     }
     let mut doc = doc?;
     let edits = std::mem::take(&mut reader.edits);
-    edit::apply(&mut doc, &edits, file, reader);
+    if left_out.is_none() {
+        edit::apply(&mut doc, &edits, file, reader);
+    }
     let doc = doc;
     attach(&doc, reader);
     reader.wired = wired(&doc);
@@ -260,6 +272,10 @@ fn load_inner(
         failed,
         links,
     } = build_functions(&text, shown, &doc, file, reader);
+    if let Some(left_out) = left_out {
+        wiring::tell(&doc, left_out, (parts, failed, links), file, reader);
+        return None;
+    }
     if parts.len() > MAX_FUNCTIONS {
         reader.error(whole, format!("more than {MAX_FUNCTIONS} functions"));
     }
@@ -352,9 +368,14 @@ fn build_functions(
                 break;
             };
             let nfile = reader.sources.add(shown, numbered.clone());
-            let Some(ndoc) = yaml::read::<ChainFile>(&numbered, nfile, reader) else {
+            // what is wrong elsewhere has been told
+            let told = reader.diagnostics.len();
+            let Some((ndoc, left_out)) = structure::read(&numbered, nfile, reader) else {
                 break;
             };
+            if left_out.is_some() {
+                reader.diagnostics.truncate(told);
+            }
             let Some(nf) = ndoc.functions.get(name) else {
                 break;
             };

@@ -4,7 +4,8 @@ use crate::error::Reader;
 use crate::file::{ChainFile, Loc, PortSpec};
 use crate::links::{PortRef, parse_links, parse_port};
 use crate::params;
-use crate::stitch::Wiring;
+use crate::stitch::{Part, Wiring, stitch};
+use crate::structure::LeftOut;
 use onefold_click::source::{FileId, Span};
 
 /// Links, ports and unused ports, read from their notation.
@@ -66,6 +67,39 @@ pub(crate) fn read_wiring(
         .map(|(n, a)| (n.clone(), a.as_slice().to_vec()))
         .collect();
     w
+}
+
+/// Tells what is wrong with the links and ports of a chain file that some functions or other parts were left out of.
+pub(crate) fn tell(
+    doc: &ChainFile,
+    left_out: LeftOut,
+    (parts, failed, links): (Vec<Part>, Vec<String>, Vec<(String, Span)>),
+    file: FileId,
+    reader: &mut Reader,
+) {
+    let mut wiring = read_wiring(doc, links, file, reader);
+    // of a function that was left out, nobody knows whether it is repeated
+    let whole = |text: &str| {
+        let numbered = text.trim_end_matches(|c: char| c.is_ascii_digit());
+        left_out.functions.iter().any(|f| f == numbered)
+    };
+    let named = wiring.links.iter().flat_map(|(l, _)| [&l.from, &l.to]);
+    let named = named.chain(
+        wiring
+            .ports
+            .iter()
+            .flat_map(|(_, i, o, _)| i.iter().chain(o)),
+    );
+    let named = named.chain(wiring.unused.iter().map(|(p, _)| p));
+    let numbered: Vec<String> = (named.map(|p| p.function.clone()))
+        .filter(|f| whole(f))
+        .collect();
+    wiring.failed = failed;
+    wiring.failed.extend(left_out.functions);
+    wiring.failed.extend(numbered);
+    if !left_out.others {
+        stitch(reader, String::new(), String::new(), parts, wiring);
+    }
 }
 
 /// The line of the chain file that names for addresses begin in.

@@ -39,6 +39,11 @@ pub(crate) fn read<T: serde::de::DeserializeOwned>(
     None
 }
 
+/// Reads a document whose errors have been told.
+pub(crate) fn read_quietly<T: serde::de::DeserializeOwned>(text: &str) -> Option<T> {
+    serde_saphyr::from_str(text).ok()
+}
+
 /// Where line and column (in characters, both from 1) are, in bytes; the text's end where it has no such place.
 fn offset(text: &str, line: usize, column: usize) -> usize {
     let start = match line {
@@ -70,7 +75,7 @@ fn words(e: &Error) -> (String, Option<&'static str>) {
         },
         Error::AliasError { error, .. } | Error::WithSnippet { error, .. } => words(error),
         Error::DuplicateMappingKey { key: Some(key), .. } => {
-            (format!("'{key}' is here for the second time"), None)
+            (format!("`{key}` is here for the second time"), None)
         }
         e => {
             let text = e.to_string();
@@ -103,7 +108,7 @@ mod tests {
                 "flow mapping",
             ),
             ("a:\n\tb: 3\n", "chain.yaml:2:", "tabs"),
-            ("a: 1\nb: 2\na: 2\n", "chain.yaml:3:1", "'a' is here"),
+            ("a: 1\nb: 2\na: 2\n", "chain.yaml:3:1", "`a` is here"),
             ("ä: ö\nb: \"é\n", "chain.yaml:", "quoted"),
         ] {
             let said = wrong(text);

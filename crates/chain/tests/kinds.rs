@@ -108,7 +108,7 @@ fn firewall() {
         "    firewall:\n      rules:\n        - allow tcp\n        - permitt udp\n        - deny (tcp",
         2,
         &[
-            "t/chain.yaml:6:11: error: f: expected 'allow' or 'deny'",
+            "t/chain.yaml:6:11: error: f: `permitt`: expected 'allow' or 'deny' and a filter expression (did you mean 'permit'?)",
             "t/chain.yaml:7:11: error: f: commas and unbalanced",
         ],
     );
@@ -388,8 +388,8 @@ fn router() {
          \x20       - { address6: \"fd00::1/64\", mac: \"02:00:00:00:00:01\" }\n        - { address: 10.0.0.1/24, mac: \"02:00:00:00:00:01\", mtu: 10 }",
         5,
         &[
-            "t/chain.yaml:5:22: error: f: expected an address with prefix length such as 192.168.1.1/24, found '10.0.0.1'",
-            "t/chain.yaml:6:40: error: f: expected a MAC address such as",
+            "t/chain.yaml:5:22: error: f: `10.0.0.1`: the length of the prefix is missing, as in 192.168.1.1/24",
+            "t/chain.yaml:6:40: error: f: `nonsense`: expected a MAC address such as",
             "t/chain.yaml:7:18: error: f: an interface needs 'address', 'address6', or both",
             "t/chain.yaml:8:42: error: f: an interface with an IPv6 address needs 'gateway-mac'",
             "t/chain.yaml:9:66: error: f: an MTU is at least 68 bytes",
@@ -399,7 +399,7 @@ fn router() {
         "    router:\n      interfaces: [ { name: a, address: 10.0.0.1/24, mac: \"02:00:00:00:00:01\" } ]\n      routes:\n        - 10.0.0.0/33 dev a\n        - 10.1.0.0/16 dev b\n        - 10.2.0.0/16 via 9.9.9.9\n        - 10.3.0.0/16",
         1,
         &[
-            "t/chain.yaml:6:11: error: f: expected a prefix",
+            "t/chain.yaml:6:11: error: f: `10.0.0.0/33`: a prefix is at most 32 bits long",
             "t/chain.yaml:7: route 10.1.0.0/16: no interface 'b'",
             "next hop 9.9.9.9 is on no interface's network",
             "expected 'via ADDRESS' or 'dev PORT'",
@@ -445,7 +445,7 @@ fn nat() {
     wrong(
         "    nat: { pool: 1.2.3.4, encap-inside: { mac: x, next-hop: y } }",
         2,
-        &["t/chain.yaml:3:48: error: f: expected a MAC address"],
+        &["t/chain.yaml:3:48: error: f: `x`: expected a MAC address"],
     );
 }
 

@@ -276,3 +276,55 @@ ports: { lan: "r[0]" }
         "{e}"
     );
 }
+
+/// A Click configuration as a function `f` whose devices are ports `a` and `b`.
+fn with_click(config: &str) -> String {
+    let config = config.replace('\n', "\n        ");
+    format!(
+        "functions:\n  f:\n    click:\n      config: |\n        {config}\nports:\n  a: f[0]\n  b: f[1]\n"
+    )
+}
+
+fn class_of<'a>(c: &'a Chain, name: &str) -> &'a str {
+    let found = c.graph.elements.iter().find(|e| e.name == name);
+    found.map_or("", |e| e.class.as_str())
+}
+
+#[test]
+fn queues_of_one_device_are_one_port() {
+    let text = "q1 :: FromDPDKDevice(0, QUEUE 1) -> o :: ToDPDKDevice(1); q0 :: FromDPDKDevice(0, 0) -> o; \
+                in :: FromDPDKDevice(1) -> ToDPDKDevice(0);";
+    let c = load(&with_click(text)).unwrap();
+    assert_eq!(
+        (class_of(&c, "f/q0"), class_of(&c, "f/q1")),
+        ("FromDPDKDevice", "Idle")
+    );
+    let source = c.ports[0].source.unwrap();
+    assert_eq!(c.graph.elements[source].name, "f/q0");
+    let said: Vec<String> = c.warnings.iter().map(|d| d.to_string()).collect();
+    assert!(
+        said.iter()
+            .any(|w| w.contains("device '0' enter through queue 0, the other 1 are empty")),
+        "{said:?}"
+    );
+    // who reads the same queue, or any, is one too many
+    for wrong in ["FromDPDKDevice(0, QUEUE 0)", "FromDPDKDevice(0)"] {
+        let e = errors(&with_click(
+            &text.replace("FromDPDKDevice(0, QUEUE 1)", wrong),
+        ));
+        assert!(
+            e.contains("two elements read from device '0'") && e.contains("QUEUE 0"),
+            "{e}"
+        );
+    }
+}
+
+#[test]
+fn rings_are_ports() {
+    let text = "FromDPDKRing(MEM_POOL 1, FROM_PROC rx, TO_PROC main) -> Counter \
+                -> ToDPDKRing(MEM_POOL 2, FROM_PROC tx, TO_PROC main);";
+    let c = load(&with_click(text)).unwrap();
+    assert_eq!(c.functions[0].ports, ["rx", "tx"]);
+    assert!(c.ports[0].source.is_some() && c.ports[0].sinks.is_empty());
+    assert!(c.ports[1].source.is_none() && c.ports[1].sinks.len() == 1);
+}

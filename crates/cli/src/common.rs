@@ -129,7 +129,7 @@ impl ChainArgs {
 /// A chain error as diagnostics.
 pub fn chain_error(e: &ChainError) -> Vec<Diagnostic> {
     match e {
-        ChainError::Invalid(ds) => ds.iter().cloned().map(lead).collect(),
+        ChainError::Invalid(ds) => ds.clone(),
         ChainError::NotFound { name, near } => {
             let d = Diagnostic::error(e.to_string());
             let is_file = name.contains(['.', '/']);
@@ -148,31 +148,6 @@ pub fn chain_error(e: &ChainError) -> Vec<Diagnostic> {
             }]
         }
     }
-}
-
-/// What is nearly the name of something that there is gets a hint.
-fn lead(d: Diagnostic) -> Diagnostic {
-    let hint = match d.hint {
-        None => meant(&d.message),
-        Some(_) => None,
-    };
-    match hint {
-        Some(h) => d.hint(h),
-        None => d,
-    }
-}
-
-/// ``unknown field `rulez`, expected one of rules, back``: did you mean 'rules'?
-fn meant(message: &str) -> Option<String> {
-    let unknown = ["unknown field `", "unknown variant `"];
-    let rest = unknown.iter().find_map(|u| message.split_once(u))?.1;
-    let (name, rest) = rest.split_once('`')?;
-    let known = rest
-        .split_once("expected one of ")
-        .or_else(|| rest.split_once("expected "))?
-        .1;
-    let known = known.split([',', ' ']).map(|k| k.trim_matches('`'));
-    did_you_mean(name, known.filter(|k| !k.is_empty() && *k != "or"))
 }
 
 /// Prints diagnostics with snippets on standard error.

@@ -135,3 +135,18 @@ fn a_seed_begins_the_sequences_anew() {
     assert_eq!(round(&mut g), first);
     assert!(g.find("s").is_some_and(|s| s != ElemId(0)));
 }
+
+#[test]
+fn a_new_configuration_is_warned_of() {
+    let mut g = build("Idle -> a :: ARPResponder(1.0.0.1 1:1:1:1:1:1) -> Idle;");
+    let mut said = |config: &str| {
+        g.write_handler("a.config", config).unwrap();
+        let all = g.take_printed().into_iter().map(|(_, text)| text);
+        String::from_utf8(all.flatten().collect()).unwrap()
+    };
+    assert_eq!(said("1.0.0.2 2:2:2:2:2:2"), "");
+    assert_eq!(
+        said("1.0.0.2 2:2:2:2:2:2, 1.0.0.2 3:3:3:3:3:3"),
+        "While configuring 'a :: ARPResponder':\n  warning: multiple entries for 1.0.0.2/32\n"
+    );
+}

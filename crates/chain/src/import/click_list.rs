@@ -36,6 +36,9 @@ pub fn parse(text: &str) -> Result<RuleSet, Vec<(u32, String)>> {
     }
 }
 
+/// Words that a rule begins with.
+const VERDICTS: [&str; 7] = ["allow", "accept", "pass", "permit", "deny", "drop", "block"];
+
 /// One rule: its verdict and its expression.
 pub fn parse_rule(l: &str) -> Result<(Verdict, String), String> {
     let (word, rest) = l.split_once(char::is_whitespace).unwrap_or((l, ""));
@@ -43,8 +46,10 @@ pub fn parse_rule(l: &str) -> Result<(Verdict, String), String> {
         "allow" | "accept" | "pass" | "permit" => Verdict::Allow,
         "deny" | "drop" | "block" => Verdict::Deny,
         _ => {
+            let near = onefold_click::suggest::did_you_mean(word, VERDICTS);
+            let near = near.map_or(String::new(), |n| format!(" ({n})"));
             return Err(format!(
-                "expected 'allow' or 'deny' and a filter expression, found '{word}'"
+                "`{word}`: expected 'allow' or 'deny' and a filter expression{near}"
             ));
         }
     };

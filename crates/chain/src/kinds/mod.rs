@@ -4,6 +4,7 @@
 //! (`FromDevice(0)`, `ToDevice(1)` ...). Line directives in the text point back at the rule, route or pattern that each
 //! line was made from, so that errors and traces name the operator's own line.
 
+mod address;
 pub mod connections;
 pub mod dpi;
 pub mod external;
@@ -152,7 +153,7 @@ pub(crate) fn mac(cx: &mut KindCx<'_>, v: &crate::file::Loc<String>) -> Option<S
         cx.error(
             v,
             format!(
-                "expected a MAC address such as 02:00:00:00:00:01, found '{}'",
+                "`{}`: expected a MAC address such as 02:00:00:00:00:01",
                 v.value
             ),
         );

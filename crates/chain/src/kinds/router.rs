@@ -135,6 +135,8 @@ impl Router {
             .collect();
         let ports = ports.into_iter().collect::<Option<Vec<Port>>>();
         let (Some(ports), Some(limit)) = (ports, limit) else {
+            // what is wrong with the routes, too
+            self.all_routes(cx);
             return String::new();
         };
         let routes = self.routes(cx);
@@ -286,22 +288,18 @@ fn same6(a: Ipv6Addr, b: Ipv6Addr, l: u8) -> bool {
 fn port(cx: &mut KindCx<'_>, n: usize, i: &Interface) -> Option<Port> {
     let live = cx.live(n).cloned();
     let learns = live.as_ref().is_some_and(|l| l.learns);
-    let mac = super::mac(cx, &i.mac)?;
+    // all of them are looked at before one that is wrong ends it
+    let mac = super::mac(cx, &i.mac);
+    let gateway = i.gateway_mac.as_ref().filter(|_| !learns);
+    let gateway = gateway.map(|g| super::mac(cx, g));
+    let v4 = i.address.as_ref().map(|a| network::<Ipv4Addr>(cx, a, 32));
+    let v6 = i.address6.as_ref().map(|a| network::<Ipv6Addr>(cx, a, 128));
+    let (mac, gateway) = (mac?, gateway.map_or(Some(None), |g| g.map(Some))?);
+    let v4 = v4.map_or(Some(None), |v| v.map(Some))?;
+    let v6 = v6.map_or(Some(None), |v| v.map(Some))?;
     let mac = match live.as_ref().and_then(|l| l.mac) {
         Some(own) => own.to_string(),
         None => mac,
-    };
-    let gateway = match i.gateway_mac.as_ref().filter(|_| !learns) {
-        Some(g) => Some(super::mac(cx, g)?),
-        None => None,
-    };
-    let v4 = match &i.address {
-        Some(a) => Some(network::<Ipv4Addr>(cx, a, 32)?),
-        None => None,
-    };
-    let v6 = match &i.address6 {
-        Some(a) => Some(network::<Ipv6Addr>(cx, a, 128)?),
-        None => None,
     };
     if v6.is_some() && gateway.is_none() && !learns {
         cx.error(&i.mac, "an interface with an IPv6 address needs 'gateway-mac': nobody is asked for MAC addresses");
@@ -345,18 +343,11 @@ fn network<A: std::str::FromStr>(
     v: &Loc<String>,
     bits: u8,
 ) -> Option<(A, u8)> {
-    let found = v.value.split_once('/').and_then(|(a, l)| {
-        let l: u8 = l.parse().ok().filter(|l| *l <= bits)?;
-        Some((a.parse().ok()?, l))
-    });
-    if found.is_none() {
-        cx.error(
-            v,
-            format!(
-                "expected an address with prefix length such as 192.168.1.1/24, found '{}'",
-                v.value
-            ),
-        );
-    }
-    found
+    let example = match bits {
+        32 => "192.168.1.1/24",
+        _ => "2001:db8::1/64",
+    };
+    super::address::network(&v.value, bits, example)
+        .map_err(|why| cx.error(v, why))
+        .ok()
 }

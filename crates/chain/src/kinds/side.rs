@@ -5,6 +5,7 @@
 //! ARP passes from side to side. On a network interface the function answers for its addresses, and asks for those of
 //! its neighbours.
 
+use super::address::network;
 use super::{ClickText, Encap, KindCx, discard, mac};
 use std::net::Ipv4Addr;
 
@@ -49,25 +50,23 @@ impl Side<'_> {
             }
             return;
         }
-        let address = e.address.as_ref().map(|a| (a, network(&a.value)));
+        let address = match &e.address {
+            Some(a) => match network::<Ipv4Addr>(&a.value, 32, "10.0.0.1/8") {
+                Ok(found) => Some(found),
+                Err(why) => return cx.error(a, why),
+            },
+            None => None,
+        };
         let mut all = self.own.clone();
         let mut to_hop = String::new();
-        match address {
-            Some((a, None)) => {
-                let m = format!(
-                    "expected an address with prefix length such as 10.0.0.1/8, found '{}'",
-                    a.value
-                );
-                return cx.error(a, m);
-            }
-            Some((_, Some((a, _)))) => all.insert(0, a),
-            None => {}
+        if let Some((a, _)) = address {
+            all.insert(0, a);
         }
         if let Some(g) = &e.gateway {
             let Ok(gateway) = g.value.parse::<Ipv4Addr>() else {
                 return cx.error(g, format!("expected an IPv4 address, found '{}'", g.value));
             };
-            let near = match address.and_then(|a| a.1) {
+            let near = match address {
                 Some((a, length)) => format!("{a}/{length} 0, "),
                 None => String::new(),
             };
@@ -104,11 +103,4 @@ impl Side<'_> {
             false => format!("dev{}", other.port),
         }
     }
-}
-
-/// Reads an address with the length of its network's prefix.
-fn network(s: &str) -> Option<(Ipv4Addr, u8)> {
-    let (a, l) = s.split_once('/')?;
-    let l = l.parse().ok().filter(|l| *l <= 32)?;
-    Some((a.parse().ok()?, l))
 }

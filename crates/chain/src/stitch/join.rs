@@ -84,6 +84,9 @@ fn add_elements(
         {
             become_plain(&mut spec, "Idle");
         }
+        if part.empty_queues.contains(&i) {
+            become_plain(&mut spec, "Idle");
+        }
         chain.graph.elements.push(spec);
     }
     placed

@@ -99,6 +99,8 @@ pub(crate) struct Part {
     sources: HashMap<usize, Vec<usize>>,
     /// Port number -> elements that packets leave through.
     sinks: HashMap<usize, Vec<usize>>,
+    /// Elements that read a queue of a device that nothing arrives at.
+    empty_queues: Vec<usize>,
     /// MAC addresses by port.
     pub macs: Vec<String>,
     pub span: Span,
@@ -109,6 +111,7 @@ const SOURCES: &[&str] = &[
     "FromDevice",
     "PollDevice",
     "FromDPDKDevice",
+    "FromDPDKRing",
     "FromNetmapDevice",
     "FromDump",
     "FromHost",
@@ -117,6 +120,7 @@ const SOURCES: &[&str] = &[
 const SINKS: &[&str] = &[
     "ToDevice",
     "ToDPDKDevice",
+    "ToDPDKRing",
     "ToNetmapDevice",
     "ToDump",
     "ToHost",
@@ -139,6 +143,7 @@ fn device_of(e: &onefold_click::FlatElement) -> Option<String> {
         .filter_map(keyword)
         .find_map(|(k, v)| match k.as_str() {
             "DEVNAME" | "DEV_NAME" | "PORT" | "FILENAME" | "DEV" => Some(v),
+            "FROM_PROC" if e.class.ends_with("DPDKRing") => Some(v),
             _ => None,
         });
     let first = || {
@@ -156,6 +161,20 @@ fn device_of(e: &onefold_click::FlatElement) -> Option<String> {
         keyed.or_else(first).or_else(host)?
     };
     Some(String::from_utf8_lossy(&onefold_click::conf::unquote(&text)).into_owned())
+}
+
+/// The queue of its device that an element reads, where it names one.
+fn queue_of(e: &onefold_click::FlatElement) -> Option<u32> {
+    if !matches!(e.class.as_str(), "FromDPDKDevice" | "FromNetmapDevice") {
+        return None;
+    }
+    let args = e.args();
+    let mut keyed = args.iter().filter_map(|a| {
+        let (k, v) = a.shift_word();
+        (k.as_str() == "QUEUE").then(|| v.as_str().trim().to_string())
+    });
+    let second = || args.get(1).map(|a| a.as_str().trim().to_string());
+    keyed.next().or_else(second)?.parse().ok()
 }
 
 impl Part {
@@ -221,19 +240,12 @@ impl Part {
             graph,
             sources: HashMap::new(),
             sinks: HashMap::new(),
+            empty_queues: Vec::new(),
             macs,
             span,
         };
         for (n, (dev, (src, snk))) in ports.into_iter().enumerate() {
-            if src.len() > 1 {
-                reader.error(
-                    span,
-                    format!(
-                        "{}: two elements read from device '{dev}'; one must",
-                        info.name
-                    ),
-                );
-            }
+            let src = part.one_source(reader, &dev, src);
             info.ports.push(dev);
             if !src.is_empty() {
                 part.sources.insert(n, src);
@@ -244,6 +256,36 @@ impl Part {
         }
         part.info = info;
         part
+    }
+
+    /// The one element that packets of a device enter through. Of several that read a queue each it is that of the
+    /// lowest one: a port has one queue, and the others are always empty.
+    fn one_source(&mut self, reader: &mut Reader, device: &str, all: Vec<usize>) -> Vec<usize> {
+        if all.len() < 2 {
+            return all;
+        }
+        let name = &self.info.name;
+        let mut queues: Vec<(u32, usize)> = (all.iter())
+            .filter_map(|i| Some((queue_of(&self.graph.elements[*i])?, *i)))
+            .collect();
+        queues.sort_unstable();
+        let apart = queues.windows(2).all(|w| w[0].0 != w[1].0);
+        if queues.len() < all.len() || !apart {
+            let text = format!("{name}: two elements read from device '{device}'; one must");
+            let hint = "elements that read a queue each (QUEUE 0, QUEUE 1) can be several";
+            reader.error_hint(self.span, text, hint);
+            return all;
+        }
+        let first = queues.remove(0);
+        let text = format!(
+            "{name}: a port has one queue: packets of device '{device}' enter through queue {}, the other {} are empty",
+            first.0,
+            queues.len()
+        );
+        let d = onefold_click::diag::Diagnostic::warning(text);
+        reader.diagnostics.push(d.at(&reader.sources, self.span));
+        self.empty_queues.extend(queues.iter().map(|(_, i)| *i));
+        vec![first.1]
     }
 
     /// Does an element read from port `n`'s device?

@@ -81,6 +81,14 @@ pub const STATIC_THREAD_SCHED: ElementClass = ElementClass {
     new: || info(Kind::Threads),
     ..BASE
 };
+/// `DPDKInfo`.
+pub const DPDK_INFO: ElementClass = ElementClass {
+    name: "DPDKInfo",
+    usage: "...",
+    summary: "sizes of DPDK's memory; whoever opens a device decides on them",
+    new: || info(Kind::Ignored),
+    ..BASE
+};
 /// `BalancedThreadSched`.
 pub const BALANCED_THREAD_SCHED: ElementClass = ElementClass {
     name: "BalancedThreadSched",

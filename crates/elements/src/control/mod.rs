@@ -24,6 +24,7 @@ pub const CLASSES: &[ElementClass] = &[
     info::STATIC_THREAD_SCHED,
     info::BALANCED_THREAD_SCHED,
     info::CLICKY_INFO,
+    info::DPDK_INFO,
     info::FLOW_INFO,
     random_seed::RANDOM_SEED,
     info::DEVIRTUALIZE_INFO,

@@ -1,5 +1,6 @@
 //! Queues, schedulers, switches, meters and shapers.
 
+mod bypass;
 mod delay;
 mod gate;
 mod link;
@@ -9,6 +10,7 @@ mod queue;
 mod rate_limit;
 mod rated;
 mod red;
+mod replay;
 mod sched;
 mod shaper;
 mod stride;
@@ -31,6 +33,7 @@ pub const CLASSES: &[ElementClass] = &[
     queue::NOTIFIER_QUEUE,
     queue::MIXED_QUEUE,
     queue::FRONT_DROP_QUEUE,
+    bypass::BYPASS,
     unqueue::UNQUEUE,
     unqueue::ROUND_ROBIN_UNQUEUE,
     sched::ROUND_ROBIN,
@@ -57,6 +60,8 @@ pub const CLASSES: &[ElementClass] = &[
     timed::TIMED_UNQUEUE,
     timed::BURSTER,
     red::RED,
+    replay::REPLAY_UNQUEUE,
+    replay::MULTI_REPLAY_UNQUEUE,
     pull::PULL_SWITCH,
     pull::SIMPLE_PULL_SWITCH,
     pull::STATIC_PULL_SWITCH,

@@ -106,6 +106,10 @@ kind!(
     odd_masks: true, complains: Complaint::NoRoute("LinearIPLookup"),
 );
 kind!(
+    MP, LOOKUP_IP_ROUTE_MP, "LookupIPRouteMP", "FastClick's look-up for several threads; as StaticIPLookup",
+    odd_masks: true, dynamic: false, complains: Complaint::NoRoute("LookupIPRouteMP"),
+);
+kind!(
     SORTED, SORTED_IP_LOOKUP, "SortedIPLookup", "as LinearIPLookup; deprecated",
     odd_masks: true, order: Order::LongestFirst, complains: Complaint::NoGateway, deprecated: true,
 );

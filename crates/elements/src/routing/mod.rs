@@ -42,6 +42,7 @@ pub const CLASSES: &[ElementClass] = &[
     icmp_error::ICMP_ERROR,
     lookup::DIRECT_IP_LOOKUP,
     lookup::LINEAR_IP_LOOKUP,
+    lookup::LOOKUP_IP_ROUTE_MP,
     lookup::RADIX_IP_LOOKUP,
     lookup::RANGE_IP_LOOKUP,
     lookup::SORTED_IP_LOOKUP,

@@ -1,5 +1,5 @@
 //! Devices: FromDevice, PollDevice, FromDPDKDevice, FromNetmapDevice, FromHost and their counterparts ToDevice,
-//! ToDPDKDevice, ToNetmapDevice, ToHost, ToHostSniffers.
+//! ToDPDKDevice, ToNetmapDevice, ToHost, ToHostSniffers; FromDPDKRing and ToDPDKRing, whose port is named by FROM_PROC.
 //!
 //! A device element is a door of the graph. The engine binds it to a port of the chain or to a capture: then frames
 //! that arrive are pushed into its input 0 (which it does not have in the graph), and frames that leave go through
@@ -101,6 +101,13 @@ source_class!(
     "0/1-2",
     "PORT",
     "frames that arrive at a DPDK port"
+);
+source_class!(
+    FROM_DPDK_RING,
+    "FromDPDKRing",
+    "0/1",
+    "FROM_PROC",
+    "frames that another process puts into a ring"
 );
 source_class!(
     FROM_NETMAP_DEVICE,
@@ -252,6 +259,14 @@ sink_class!(
     "a/h",
     "PORT",
     "sends frames to a DPDK port"
+);
+sink_class!(
+    TO_DPDK_RING,
+    "ToDPDKRing",
+    "1/0",
+    "a/h",
+    "FROM_PROC",
+    "puts frames into a ring for another process"
 );
 sink_class!(
     TO_NETMAP_DEVICE,

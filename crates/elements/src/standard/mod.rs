@@ -1,5 +1,6 @@
 //! The plainest elements: Null, Discard, Idle, Tee, Counter, AverageCounter, LoopGuard.
 
+mod aggregate_counter;
 mod average;
 mod clipboard;
 mod counter;
@@ -12,6 +13,7 @@ use onefold_element::ElementClass;
 
 /// Classes of this family.
 pub const CLASSES: &[ElementClass] = &[
+    aggregate_counter::AGGREGATE_COUNTER,
     average::AVERAGE_COUNTER,
     average::AVERAGE_COUNTER_IMP,
     average::AVERAGE_COUNTER_MP,
@@ -23,5 +25,6 @@ pub const CLASSES: &[ElementClass] = &[
     plain::DISCARD,
     plain::IDLE,
     plain::NULL,
+    plain::ENSURE_DPDK_BUFFER,
     plain::TEE,
 ];

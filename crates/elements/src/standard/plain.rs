@@ -41,6 +41,40 @@ impl Element for Null {
     element_any!();
 }
 
+/// `EnsureDPDKBuffer` (FastClick): whoever sends a frame sees to it that it is where the device wants it.
+pub const ENSURE_DPDK_BUFFER: ElementClass = ElementClass {
+    name: "EnsureDPDKBuffer",
+    usage: "[FORCE_COPY, EXTRA_HEADROOM, keyword FAIL]",
+    summary: "passes packets on unchanged: ports put frames into their device's memory themselves",
+    new: || Box::new(EnsureDpdkBuffer),
+    ..NULL
+};
+
+#[derive(Debug, Clone)]
+struct EnsureDpdkBuffer;
+
+impl Element for EnsureDpdkBuffer {
+    fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
+        let _: Option<bool> = args.optional("FORCE_COPY");
+        let _: Option<u32> = args.optional("EXTRA_HEADROOM");
+        let _: Option<bool> = args.keyword("FAIL");
+        args.finish()
+    }
+    fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
+        cx.emit(0, p);
+    }
+    fn passes(&self) -> bool {
+        true
+    }
+    fn pass(&mut self, batch: &mut [Pkt], _: Timestamp) -> (Port, usize) {
+        (0, batch.len())
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::pass([])
+    }
+    element_any!();
+}
+
 /// `Discard`.
 pub const DISCARD: ElementClass = ElementClass {
     name: "Discard",
@@ -232,6 +266,17 @@ impl Element for Tee {
 #[cfg(test)]
 mod tests {
     use crate::testing::Bench;
+
+    #[test]
+    fn buffers_are_ensured_by_whoever_sends() {
+        let mut b = Bench::new("EnsureDPDKBuffer", "true, 32, FAIL false", 1, 1).unwrap();
+        let out = b.push(0, b"frame");
+        assert_eq!(
+            (out.len(), out[0].0, out[0].1.data()),
+            (1, 0, &b"frame"[..])
+        );
+        assert!(Bench::new("EnsureDPDKBuffer", "perhaps", 1, 1).is_err());
+    }
 
     #[test]
     fn discard_says_why() {

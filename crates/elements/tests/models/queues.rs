@@ -9,6 +9,8 @@ pub fn plans() -> Vec<Plan> {
     let ip = |l: Vec<Subject>| Plan::new(Layer::Ip4, l).packets(200);
     vec![
         any(vec![
+            s("Bypass", "", 2, 2).write("active", "true"),
+            s("Bypass", "true", 1, 1),
             s("Switch", "1", 1, 3).write("switch", "2"),
             s("Switch", "0", 1, 2).write("switch", "-1"),
         ]),

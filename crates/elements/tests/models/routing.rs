@@ -38,6 +38,7 @@ fn lookups() -> Vec<Plan> {
     let odd = Subject::new("LinearIPLookup", "10.0.2.0/255.0.255.0 1, 0/0 0", 1, 2);
     vec![
         class("StaticIPLookup", false),
+        class("LookupIPRouteMP", false),
         class("LinearIPLookup", true),
         class("SortedIPLookup", false),
         class("RadixIPLookup", true),

@@ -5,8 +5,8 @@ use crate::graph::limits;
 use crate::graph::unparse;
 use onefold_element::args::split_words;
 use onefold_element::{
-    ElemId, Element, HandlerError, HandlerFlags, HandlerResult, Host, Outbox, Processing,
-    StateStore, Touches, find_element,
+    ElemId, Element, HandlerError, HandlerFlags, HandlerResult, Host, LogStream, Outbox,
+    Processing, StateStore, Touches, find_element,
 };
 use std::fmt::Write;
 
@@ -545,10 +545,22 @@ impl Core {
         };
         let mut errors = elem.configure(&mut args, &mut cx).err().unwrap_or_default();
         errors.extend(args.finish().err().unwrap_or_default());
-        errors.retain(|e| !e.warning);
+        let (mut warnings, errors): (Vec<_>, Vec<_>) = errors.into_iter().partition(|e| e.warning);
         if !errors.is_empty() {
             let all: Vec<String> = errors.iter().map(|e| e.to_string()).collect();
             return Err(HandlerError::BadValue(all.join("\n")));
+        }
+        // said by `configure` and by whoever asked whether something is left
+        warnings.dedup();
+        if !warnings.is_empty() {
+            let mut text = format!(
+                "While configuring '{} :: {}':\n",
+                topo.names[i], topo.classes[i]
+            );
+            for w in &warnings {
+                text += &format!("  {}{w}\n", if w.info { "" } else { "warning: " });
+            }
+            self.log(LogStream::Stderr, &text);
         }
         self.nodes[i].elem = Some(elem);
         self.configs.insert(node, split_words(config).join(" "));

@@ -216,8 +216,11 @@ fn prefix(text: &str, v6: bool) -> Result<(IpAddr, u8), String> {
         .map_or((text, None), |(a, l)| (a, Some(l)));
     let net: IpAddr = a.parse().map_err(|_| bad())?;
     let bits = if net.is_ipv4() { 32 } else { 128 };
-    let len = match l {
-        Some(l) => l.parse().ok().filter(|l| *l <= bits).ok_or_else(bad)?,
+    let len = match l.map(str::parse::<u32>) {
+        Some(Ok(n)) if n > u32::from(bits) => {
+            return Err(format!("`{text}`: a prefix is at most {bits} bits long"));
+        }
+        Some(n) => n.ok().and_then(|n| u8::try_from(n).ok()).ok_or_else(bad)?,
         None => bits,
     };
     Ok((net, len))

@@ -1,8 +1,9 @@
 use crate::testing::Bench;
 use onefold_packet::Packet;
 
-const ALL: [&str; 6] = [
+const ALL: [&str; 7] = [
     "StaticIPLookup",
+    "LookupIPRouteMP",
     "LinearIPLookup",
     "SortedIPLookup",
     "RadixIPLookup",
@@ -109,6 +110,7 @@ fn table_text_and_its_order() {
     let pick = |order: [usize; 4]| order.map(|i| lines[i].clone()).concat();
     for (class, order) in [
         ("StaticIPLookup", [0, 1, 2, 3]),
+        ("LookupIPRouteMP", [0, 1, 2, 3]),
         ("LinearIPLookup", [0, 1, 2, 3]),
         ("RadixIPLookup", [0, 1, 2, 3]),
         ("DirectIPLookup", [1, 0, 2, 3]),

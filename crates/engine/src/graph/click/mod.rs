@@ -5,6 +5,7 @@
 
 pub(crate) mod options;
 pub(crate) mod report;
+mod words;
 
 use crate::graph::build::{Bound, BuildOptions};
 use crate::graph::click::options::{Options, Source};

@@ -1,5 +1,6 @@
 //! Messages in the form that Click prints them.
 
+use super::words;
 use crate::graph::diag::{Diagnostic, Severity, Stage};
 use std::time::Duration;
 
@@ -53,11 +54,13 @@ pub(crate) fn language(all: &[onefold_click::diag::Diagnostic]) -> String {
         if !d.is_error() {
             s.push_str("warning: ");
         }
-        s.push_str(&d.message);
-        if let Some(e) = &d.expected {
-            s.push_str(&format!(", expected {e}"));
-        }
+        let (text, note) = words::of_language(d);
+        s.push_str(&text);
         s.push('\n');
+        let before = d.notes.first().and_then(|n| n.location.as_ref());
+        if let (Some(note), Some(l)) = (note, before) {
+            s.push_str(&format!("{}:{}: {note}\n", l.file, l.line));
+        }
     }
     s
 }
@@ -76,9 +79,10 @@ pub(crate) fn elements(all: &[Diagnostic]) -> String {
             Severity::Warning if !d.info => "warning: ",
             _ => "",
         };
-        let argument = d
-            .argument
-            .as_ref()
+        let input = (d.argument.as_ref()).and_then(|a| words::of_input(a, &d.message));
+        let message = input.as_ref().unwrap_or(&d.message);
+        let argument = (d.argument.as_ref())
+            .filter(|_| input.is_none())
             .map_or(String::new(), |a| format!("{a}: "));
         let doing = match d.stage {
             Stage::Configure => "configuring",
@@ -104,7 +108,7 @@ pub(crate) fn elements(all: &[Diagnostic]) -> String {
             s.push_str(&format!("{place}While {doing} '{name}':\n"));
             context = Some(here);
         }
-        for (i, line) in d.message.lines().enumerate() {
+        for (i, line) in message.lines().enumerate() {
             let lead = match i {
                 0 => format!("{warning}{argument}"),
                 _ => String::new(),
