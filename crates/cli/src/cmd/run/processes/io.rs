@@ -112,8 +112,7 @@ pub fn add_stayed(
 mod tests {
     use super::*;
     use onefold_packet::Packet;
-    use onefold_runtime::paced::PacedPort;
-    use onefold_runtime::{Keep, MemoryPort};
+    use onefold_runtime::{Keep, MemoryPort, PacedPort};
 
     /// A policy takes a chain as one way if nothing can come from its other end.
     #[test]
