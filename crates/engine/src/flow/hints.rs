@@ -35,6 +35,9 @@ pub(crate) fn set_hint(table: &mut Table, slot: Slot, which: u8, hint: u32) {
 impl FlowRunner {
     /// Is an element asked at this exit that says where it finds flows? Packets of the cache have entries then, even
     /// where their class has one action for all: the entry keeps what the element has said.
+    ///
+    /// With the record asked for ahead, a tracker takes 44% of such a chain's time; the loop over packets one by one is
+    /// the most of the rest (decision 78).
     pub(crate) fn hints_at(&self, cache: usize, exit: Option<u32>) -> bool {
         let at_entry = self.ingress.get(cache).is_some_and(|l| l.seat.depth == 0);
         let exit = exit.and_then(|e| self.exits.all.get(e as usize));
