@@ -291,6 +291,20 @@ fn traffic_mix() {
 }
 
 #[test]
+fn stateful() {
+    let v = smallest("stateful", &[]);
+    let all = lines(&v);
+    assert!(all.len() == 6 && all.iter().all(|l| l.2 == 2), "{all:?}");
+    assert_eq!(v["ratios"].as_array().unwrap().len(), 4);
+    // what is measured passes: connections that are known, and those that begin
+    for s in v["series"].as_array().unwrap() {
+        for p in s["points"].as_array().unwrap() {
+            assert!(finite(&p["measured"]["share_out"]) > 0.999, "{p}");
+        }
+    }
+}
+
+#[test]
 fn places_and_modes_can_be_chosen_and_there_is_a_page() {
     let dir = temp("experiment-page");
     let (page, section, saved) = (dir.join("p.html"), dir.join("s.md"), dir.join("saved"));

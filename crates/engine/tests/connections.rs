@@ -90,6 +90,8 @@ fn established_connections_are_inspected() {
         let s = b.flow.stats();
         assert_eq!(s.refused, 0, "{:?}", b.flow.causes());
         assert!(s.in_place > s.hits / 4, "{s:?} {:?}", b.flow.not_composed());
+        // entries keep what the tracker has said of their flows
+        assert!(s.entries > 0 && s.by_class < s.hits / 4, "{s:?}");
     }
 }
 

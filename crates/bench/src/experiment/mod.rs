@@ -26,6 +26,7 @@ mod nf;
 mod report;
 mod router_napt_lb;
 mod rules;
+mod stateful;
 pub mod text;
 mod traffic_mix;
 
@@ -47,6 +48,7 @@ pub const ALL: &[&Experiment] = &[
     &nf::SHARES,
     &nf::COLOCATED,
     &attack::EXPERIMENT,
+    &stateful::EXPERIMENT,
     &traffic_mix::EXPERIMENT,
 ];
 

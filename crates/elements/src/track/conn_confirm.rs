@@ -5,15 +5,10 @@
 //! full and nothing gives way, the packet is dropped; so is one whose replies would be another connection's, where
 //! addresses are translated and no end was free.
 
-use super::conn_track::table_of;
-use super::headers::of_packet;
 use super::table::{Confirmed, ConnTable, millis};
+use super::table_user::{NO_TABLE, finish, is_asked, uses_table};
 use onefold_element::args::{AnyArg, Args};
-use onefold_element::model::{Model, ModelCx};
-use onefold_element::{
-    Clock, ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, StateId, element_any,
-    element_takes,
-};
+use onefold_element::{ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, StateId};
 use onefold_packet::Pkt;
 
 const FULL: &str = "connection table full";
@@ -28,11 +23,7 @@ pub const CONN_CONFIRM: ElementClass = ElementClass {
     effect: Effect::PerFlow,
     usage: "TABLE",
     summary: "enters the connections of packets that have passed the rules",
-    new: || {
-        Box::new(ConnConfirm {
-            table: StateId(u32::MAX),
-        })
-    },
+    new: || Box::new(ConnConfirm { table: NO_TABLE }),
 };
 
 #[derive(Debug, Clone)]
@@ -47,20 +38,11 @@ impl Element for ConnConfirm {
         cx: &mut ConfigCx<'_>,
     ) -> Result<(), ConfigErrors> {
         let name: Option<AnyArg> = args.mandatory("TABLE");
-        args.finish()?;
-        if let Some(AnyArg(name)) = name {
-            self.table = table_of(&name, cx).map_err(|e| vec![e])?;
-        }
+        self.table = finish(args, name, cx, Vec::new(), |_| ())?;
         Ok(())
     }
 
-    fn clock(&self, _: Clock) -> Clock {
-        Clock::MILLISECONDS
-    }
-
-    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
-        Model::ask("connection tracking")
-    }
+    is_asked!();
 
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         let now = millis(cx.now);
@@ -68,7 +50,7 @@ impl Element for ConnConfirm {
             cx.emit(0, p);
             return;
         };
-        let seen = of_packet(&p, t.settings.checksum);
+        let seen = t.read_again(&p);
         let confirmed = t.confirm(&seen, now);
         cx.decide(None, || {
             let text = match confirmed {
@@ -86,10 +68,5 @@ impl Element for ConnConfirm {
         }
     }
 
-    fn states(&self) -> Vec<StateId> {
-        vec![self.table]
-    }
-
-    element_takes!();
-    element_any!();
+    uses_table!(table);
 }

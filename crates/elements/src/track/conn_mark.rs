@@ -6,13 +6,11 @@
 //! `ConnSetMark(TABLE, MARK)` gives the connection of a packet a mark; where there is none, nothing happens. The mark
 //! of a connection that a packet would begin is entered with it, by ConnConfirm. Packets are not changed.
 
-use super::conn_track::{finished, table_of};
 use super::table::ConnTable;
+use super::table_user::{NO_TABLE, finish, is_asked, uses_table};
 use onefold_element::args::{AnyArg, Args};
-use onefold_element::model::{Model, ModelCx};
 use onefold_element::{
-    Clock, ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, Port, StateId,
-    element_any, element_takes,
+    ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, Port, StateId,
 };
 use onefold_packet::Pkt;
 
@@ -27,7 +25,7 @@ pub const CONN_MARK: ElementClass = ElementClass {
     summary: "tells packets by the mark of their connection",
     new: || {
         Box::new(ConnMark {
-            table: StateId(u32::MAX),
+            table: NO_TABLE,
             marks: Vec::new(),
         })
     },
@@ -44,7 +42,7 @@ pub const CONN_SET_MARK: ElementClass = ElementClass {
     summary: "gives the connections of packets a mark",
     new: || {
         Box::new(ConnSetMark {
-            table: StateId(u32::MAX),
+            table: NO_TABLE,
             mark: 0,
         })
     },
@@ -55,24 +53,9 @@ const MAX_MARKS: usize = 4096;
 /// No output names the mark.
 const UNNAMED: &str = "a connection's mark that no output is for";
 
-/// The table by its name, which is told that connections have marks.
-fn marked_table(
-    name: Option<AnyArg>,
-    cx: &mut ConfigCx<'_>,
-    errors: &mut ConfigErrors,
-) -> Option<StateId> {
-    match table_of(&name?.0, cx) {
-        Ok(id) => {
-            if let Some(t) = cx.store.get_mut::<ConnTable>(id) {
-                t.settings.marks = true;
-            }
-            Some(id)
-        }
-        Err(e) => {
-            errors.push(e);
-            None
-        }
-    }
+/// The table is told that connections have marks.
+fn has_marks(t: &mut ConnTable) {
+    t.settings.marks = true;
 }
 
 fn number(index: usize, text: &str, errors: &mut ConfigErrors) -> u32 {
@@ -112,19 +95,11 @@ impl Element for ConnMark {
                 self.marks.len()
             )));
         }
-        if let Some(id) = marked_table(name, cx, &mut errors) {
-            self.table = id;
-        }
-        finished(args, errors)
+        self.table = finish(args, name, cx, errors, has_marks)?;
+        Ok(())
     }
 
-    fn clock(&self, _: Clock) -> Clock {
-        Clock::MILLISECONDS
-    }
-
-    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
-        Model::ask("connection tracking")
-    }
+    is_asked!();
 
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         let table = cx.store.get::<ConnTable>(self.table);
@@ -143,12 +118,7 @@ impl Element for ConnMark {
         }
     }
 
-    fn states(&self) -> Vec<StateId> {
-        vec![self.table]
-    }
-
-    element_takes!();
-    element_any!();
+    uses_table!(table);
 }
 
 #[derive(Debug, Clone)]
@@ -165,21 +135,12 @@ impl Element for ConnSetMark {
     ) -> Result<(), ConfigErrors> {
         let name: Option<AnyArg> = args.mandatory("TABLE");
         let mark: Option<u32> = args.mandatory("MARK");
-        let mut errors = Vec::new();
         self.mark = mark.unwrap_or(0);
-        if let Some(id) = marked_table(name, cx, &mut errors) {
-            self.table = id;
-        }
-        finished(args, errors)
+        self.table = finish(args, name, cx, Vec::new(), has_marks)?;
+        Ok(())
     }
 
-    fn clock(&self, _: Clock) -> Clock {
-        Clock::MILLISECONDS
-    }
-
-    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
-        Model::ask("connection tracking")
-    }
+    is_asked!();
 
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         let table = cx.store.get_mut::<ConnTable>(self.table);
@@ -191,10 +152,5 @@ impl Element for ConnSetMark {
         cx.emit(0, p);
     }
 
-    fn states(&self) -> Vec<StateId> {
-        vec![self.table]
-    }
-
-    element_takes!();
-    element_any!();
+    uses_table!(table);
 }

@@ -24,16 +24,16 @@
 //! Source: Linux, net/netfilter/nf_nat_core.c; what is not the same is listed at [`super::choose`].
 
 use super::apply::{quotes_enough, redirects, write};
-use super::conn_track::{finished, table_of};
 use super::headers::is_fragment;
 use super::range::{Range, Side};
 use super::table::{ConnTable, millis};
+use super::table_user::{NO_TABLE, finish, uses_table};
 use super::translate::Rewrite;
 use onefold_element::args::{AnyArg, Args};
 use onefold_element::model::{Model, ModelCx};
 use onefold_element::{
-    Clock, ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, Port, StateId,
-    StateStore, element_any, element_takes,
+    ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, Port, StateId,
+    StateStore,
 };
 use onefold_packet::{Packet, Pkt};
 
@@ -81,7 +81,7 @@ impl ConnNat {
     fn boxed(side: Side) -> Box<dyn Element> {
         Box::new(ConnNat {
             side,
-            table: StateId(u32::MAX),
+            table: NO_TABLE,
             ranges: Vec::new(),
         })
     }
@@ -129,22 +129,8 @@ impl Element for ConnNat {
                 self.ranges.len()
             )));
         }
-        if let Some(AnyArg(name)) = name {
-            match table_of(&name, cx) {
-                Ok(id) => {
-                    self.table = id;
-                    if let Some(t) = cx.store.get_mut::<ConnTable>(id) {
-                        t.settings.translates = true;
-                    }
-                }
-                Err(e) => errors.push(e),
-            }
-        }
-        finished(args, errors)
-    }
-
-    fn clock(&self, _: Clock) -> Clock {
-        Clock::MILLISECONDS
+        self.table = finish(args, name, cx, errors, |t| t.settings.translates = true)?;
+        Ok(())
     }
 
     fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
@@ -193,12 +179,7 @@ impl Element for ConnNat {
         cx.emit(0, p);
     }
 
-    fn states(&self) -> Vec<StateId> {
-        vec![self.table]
-    }
-
-    element_takes!();
-    element_any!();
+    uses_table!(table);
 }
 
 /// Who looks for a route goes by the annotation.

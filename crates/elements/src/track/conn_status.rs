@@ -7,12 +7,9 @@
 use super::class::{ConnClass, ConnState};
 use super::conn_track::{ClassOutputs, UNNAMED};
 use super::table::ConnTable;
+use super::table_user::{is_asked, uses_table};
 use onefold_element::args::Args;
-use onefold_element::model::{Model, ModelCx};
-use onefold_element::{
-    Clock, ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, StateId, element_any,
-    element_takes,
-};
+use onefold_element::{ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port};
 use onefold_packet::Pkt;
 
 /// `ConnStatus`.
@@ -41,13 +38,7 @@ impl Element for ConnStatus {
         self.outputs.configure(args, cx)
     }
 
-    fn clock(&self, _: Clock) -> Clock {
-        Clock::MILLISECONDS
-    }
-
-    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
-        Model::ask("connection tracking")
-    }
+    is_asked!();
 
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         let table = cx.store.get::<ConnTable>(self.outputs.table);
@@ -61,10 +52,5 @@ impl Element for ConnStatus {
         }
     }
 
-    fn states(&self) -> Vec<StateId> {
-        vec![self.outputs.table]
-    }
-
-    element_takes!();
-    element_any!();
+    uses_table!(outputs.table);
 }

@@ -12,13 +12,13 @@
 //! afterwards, as in Linux; connections are entered by ConnConfirm.
 
 use super::class::{ConnClass, NUMBERS, parse_classes};
-use super::headers::{Seen, of_packet, read};
+use super::headers::{Seen, of_packet, read_any};
 use super::table::{ConnTable, Found, millis};
+use super::table_user::{NO_TABLE, finish, is_asked, uses_table};
 use onefold_element::args::{AnyArg, Args};
-use onefold_element::model::{Model, ModelCx};
 use onefold_element::{
-    Clock, ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, InspectCx,
-    Inspected, NO_HINT, Port, StateId, StateStore, element_any, element_takes,
+    ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, InspectCx, Inspected,
+    NO_HINT, Port, StateId, StateStore,
 };
 use onefold_packet::{Packet, Pkt};
 
@@ -41,20 +41,6 @@ pub(super) const UNNAMED: &str = "a connection state that no output is for";
 /// Of packets that would begin a connection.
 const FULL: &str = "connection table full";
 
-/// Finds the table that an element names.
-pub(super) fn table_of(text: &str, cx: &ConfigCx<'_>) -> Result<StateId, ConfigError> {
-    let class =
-        |e: onefold_element::ElemId| cx.classes.get(e.0 as usize).map_or("", String::as_str);
-    let found = cx.find_element(text).filter(|e| class(*e) == "ConnTable");
-    match found.and_then(|e| cx.store.published_by(e)) {
-        Some(id) => Ok(id),
-        None => {
-            let e = ConfigError::at(0, "TABLE", format!("'{text}' is no ConnTable"));
-            Err(e.hint("write 'connections :: ConnTable;' and name it here"))
-        }
-    }
-}
-
 /// Which output packets of each class leave at: the first one whose argument names it.
 #[derive(Debug, Clone)]
 pub(super) struct ClassOutputs {
@@ -66,7 +52,7 @@ pub(super) struct ClassOutputs {
 impl Default for ClassOutputs {
     fn default() -> ClassOutputs {
         ClassOutputs {
-            table: StateId(u32::MAX),
+            table: NO_TABLE,
             outputs: [NOWHERE; NUMBERS],
         }
     }
@@ -131,22 +117,8 @@ impl ClassOutputs {
                 errors.push(e);
             }
         }
-        if let Some(AnyArg(name)) = name {
-            match table_of(&name, cx) {
-                Ok(id) => self.table = id,
-                Err(e) => errors.push(e),
-            }
-        }
-        finished(args, errors)
-    }
-}
-
-/// The end of a configuration that has been read with these errors.
-pub(super) fn finished(args: &mut Args<'_>, mut errors: ConfigErrors) -> Result<(), ConfigErrors> {
-    errors.extend(args.finish().err().into_iter().flatten());
-    match errors.is_empty() {
-        true => Ok(()),
-        false => Err(errors),
+        self.table = finish(args, name, cx, errors, |_| ())?;
+        Ok(())
     }
 }
 
@@ -196,13 +168,7 @@ impl Element for ConnTrack {
         self.outputs.configure(args, cx)
     }
 
-    fn clock(&self, _: Clock) -> Clock {
-        Clock::MILLISECONDS
-    }
-
-    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
-        Model::ask("connection tracking")
-    }
+    is_asked!();
 
     #[inline]
     fn push(&mut self, port: Port, p: Pkt, cx: &mut Cx<'_>) {
@@ -222,7 +188,8 @@ impl Element for ConnTrack {
             return false;
         };
         let net = p.net.get(..p.total).unwrap_or(&[]);
-        let Seen::Packet(seen) = read(net, t.settings.checksum) else {
+        let checksum = t.settings.checksum;
+        let Seen::Packet(seen) = read_any(net, checksum) else {
             return false;
         };
         let outputs = &self.outputs;
@@ -249,10 +216,5 @@ impl Element for ConnTrack {
         }
     }
 
-    fn states(&self) -> Vec<StateId> {
-        vec![self.outputs.table]
-    }
-
-    element_takes!();
-    element_any!();
+    uses_table!(outputs.table);
 }

@@ -27,6 +27,7 @@ mod range;
 mod report;
 mod settings;
 mod table;
+mod table_user;
 mod tcp;
 mod translate;
 

@@ -1,19 +1,19 @@
 //! What is told of a table: its connections as text, and its state.
 
 use super::class::STATES;
-use super::table::{ASSURED, ConnTable, DNAT, FLIPPED, More, Record, SEEN_REPLY, SNAT, USED};
+use super::table::{ASSURED, ConnTable, DNAT, FLIPPED, Record, SEEN_REPLY, SNAT, TCP, USED};
 use onefold_element::{Partition, Scope, State, state_any};
 use std::fmt::Write;
 
 impl ConnTable {
     /// One line per connection that has not ended, sorted: what it is, its state, its status, seconds it has left.
     pub fn text(&self, now: u64) -> String {
-        let mut all: Vec<&Record> = self.live(now).collect();
-        all.sort_by_key(|r| r.key);
+        let mut all: Vec<(u32, &Record)> = self.live(now).collect();
+        all.sort_by_key(|(_, r)| r.key);
         let mut s = String::new();
-        for r in all {
+        for (i, r) in all {
             let left = (r.expires - now).div_ceil(1000);
-            let _ = writeln!(s, "{} {left}", self.describe_record(r));
+            let _ = writeln!(s, "{} {left}", self.describe_record(i, r));
         }
         s
     }
@@ -21,13 +21,13 @@ impl ConnTable {
     /// What is known of the connection with this number, for traces.
     pub fn describe(&self, i: u32) -> Option<String> {
         let r = self.records.get(i as usize)?;
-        (r.status & USED != 0).then(|| self.describe_record(r))
+        (r.status & USED != 0).then(|| self.describe_record(i, r))
     }
 
-    fn describe_record(&self, r: &Record) -> String {
+    fn describe_record(&self, i: u32, r: &Record) -> String {
         let mut s = r.key.text(r.status & FLIPPED != 0).to_string();
-        if let More::Tcp(m) = &r.more {
-            let _ = write!(s, " {}", m.state.name());
+        if r.key.protocol == TCP {
+            let _ = write!(s, " {}", r.machine.state.name());
         }
         let words = [
             (SEEN_REPLY, "seen-reply"),
@@ -38,10 +38,11 @@ impl ConnTable {
         for (_, name) in words.iter().filter(|(bit, _)| r.status & bit != 0) {
             let _ = write!(s, " {name}");
         }
-        if r.mark != 0 {
-            let _ = write!(s, " mark {:#x}", r.mark);
+        let mark = self.given.mark(i);
+        if mark != 0 {
+            let _ = write!(s, " mark {mark:#x}");
         }
-        if let Some(t) = self.translations.get(r.translation) {
+        if let Some(t) = self.translations.get(self.given.translation(i)) {
             let (key, flipped) = t.new.key();
             let _ = write!(s, " as {}", key.text(flipped));
         }
@@ -61,10 +62,10 @@ impl State for ConnTable {
         }
         // in the order of records: it decides who gives way next
         let _ = writeln!(s, "\nnext {}", self.sweep);
-        for (i, r) in self.records.iter().enumerate() {
+        for (i, r) in (0..).zip(&self.records) {
             if r.status & USED != 0 {
-                let what = self.describe_record(r);
-                let _ = writeln!(s, "{i} {what} until {} {:?}", r.expires, r.more);
+                let what = self.describe_record(i, r);
+                let _ = writeln!(s, "{i} {what} until {} {:?}", r.expires, r.machine);
             }
         }
         s

@@ -5,7 +5,7 @@ use super::headers::{Seen, Tracked, Upper};
 use super::key::ConnKey;
 use super::settings::Settings;
 use super::tcp::{Machine, Step};
-use super::translate::{InHand, Leaves, NOT_TRANSLATED, Translations};
+use super::translate::{AllGiven, InHand, Leaves, Translations};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use onefold_element::NO_HINT;
@@ -13,34 +13,24 @@ use onefold_packet::Timestamp;
 use onefold_table::prefetch_near;
 use std::hash::BuildHasher;
 
-/// A connection.
+/// A connection. What rules have made of it stands elsewhere ([`Given`]): most tables have none of it.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct Record {
     /// Of the packets of the original direction; where nothing is translated, of both.
     pub key: ConnKey,
+    pub status: u8,
     /// When it ends, in milliseconds of the clock.
     pub expires: u64,
-    pub more: More,
-    /// What is translated; see [`Translations`].
-    pub translation: u32,
-    /// What rules have given to it.
-    pub mark: u32,
-    pub status: u8,
+    /// What TCP remembers; of UDP, when it is a stream ([`Record::stream`]).
+    pub machine: Machine,
 }
 
-// what is found at random touches two lines at most
-const _: () = assert!(size_of::<Record>() <= 128);
+// what is found at random is one line of the cache
+const _: () = assert!(size_of::<Record>() == 64);
 
-/// What its protocol remembers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum More {
-    Tcp(Machine),
-    /// When it is a stream, if it has been answered then.
-    Udp(u64),
-    Icmp,
-    Other,
-}
+/// TCP's number.
+pub(super) const TCP: u8 = 6;
 
 /// A connection is in the record.
 pub(super) const USED: u8 = 1;
@@ -111,6 +101,7 @@ pub(super) struct ConnTable {
     pub(super) hasher: RandomState,
     pub(super) records: Vec<Record>,
     free: Vec<u32>,
+    pub(super) given: AllGiven,
     pub(super) translations: Translations,
     pub(super) in_hand: InHand,
     /// Where the next look for a connection that has ended, or may give way, begins.
@@ -131,6 +122,7 @@ impl ConnTable {
             hasher: RandomState::default(),
             records: Vec::new(),
             free: Vec::new(),
+            given: AllGiven::default(),
             translations: Translations::default(),
             in_hand: InHand::default(),
             sweep: 0,
@@ -198,28 +190,29 @@ impl ConnTable {
 
     /// A packet of a connection in the table; `None`: that is gone, and the packet is to be looked at anew.
     fn known(&mut self, i: u32, p: &Tracked, reply: bool, now: u64) -> Option<Found> {
-        let settings = self.settings;
+        let settings = &self.settings;
         let r = self.records.get_mut(i as usize)?;
         let seen_reply = r.status & SEEN_REPLY != 0;
         let state = match reply || seen_reply {
             true => ConnState::Established,
             false => ConnState::New,
         };
-        let step = match (&mut r.more, &p.upper) {
-            (More::Tcp(m), Upper::Tcp(s)) => {
+        // a key is of one protocol: what the packet is, the record is
+        let step = match &p.upper {
+            Upper::Tcp(s) => {
                 let mut assured = r.status & ASSURED != 0;
-                let step = m.step(s, reply, seen_reply, &mut assured, &settings);
+                let step = (r.machine).step(s, reply, seen_reply, &mut assured, settings);
                 r.status |= if assured { ASSURED } else { 0 };
                 step
             }
-            (More::Udp(stream), Upper::Udp) => match seen_reply {
-                true if now > *stream => {
+            Upper::Udp => match seen_reply {
+                true if now > r.stream() => {
                     r.status |= ASSURED;
                     Step::Lives(settings.udp_stream)
                 }
                 _ => Step::Lives(settings.udp),
             },
-            _ => Step::Lives(stays(&p.key, &settings)),
+            Upper::Icmp { .. } | Upper::Other => Step::Lives(stays(&p.key, settings)),
         };
         match step {
             Step::Lives(ms) => r.expires = now.saturating_add(ms),
@@ -246,16 +239,14 @@ impl ConnTable {
     }
 
     /// What a connection that begins with this packet remembers, and how long it stays; `None` if none can begin.
-    fn first(&self, p: &Tracked) -> Option<(More, u64)> {
+    fn first(&self, p: &Tracked) -> Option<(Machine, u64)> {
         Some(match &p.upper {
-            Upper::Tcp(s) => {
-                let (m, stays) = Machine::begin(s, &self.settings)?;
-                (More::Tcp(m), stays)
-            }
-            Upper::Udp => (More::Udp(0), self.settings.udp),
+            Upper::Tcp(s) => Machine::begin(s, &self.settings)?,
+            Upper::Udp => (Machine::default(), self.settings.udp),
             Upper::Icmp { asks: false } => return None,
-            Upper::Icmp { asks: true } => (More::Icmp, stays(&p.key, &self.settings)),
-            Upper::Other => (More::Other, self.settings.generic),
+            Upper::Icmp { asks: true } | Upper::Other => {
+                (Machine::default(), stays(&p.key, &self.settings))
+            }
         })
     }
 
@@ -274,12 +265,14 @@ impl ConnTable {
         let ends = match self.leaves_hand(p) {
             Leaves::Known => return Confirmed::Passes,
             Leaves::First(orig, new) => Some((orig, new)),
-            Leaves::Unknown if self.find(&p.key, p.flipped, now).is_some() => {
+            Leaves::Unknown
+                if !self.in_hand.is_first(p) && self.find(&p.key, p.flipped, now).is_some() =>
+            {
                 return Confirmed::Passes;
             }
             Leaves::Unknown => None,
         };
-        let Some((mut more, stays)) = self.first(p) else {
+        let Some((machine, stays)) = self.first(p) else {
             return Confirmed::Passes;
         };
         if let Some((_, new)) = &ends
@@ -288,9 +281,6 @@ impl ConnTable {
             self.totals.clashed += 1;
             return Confirmed::Clashes;
         }
-        if let More::Udp(stream) = &mut more {
-            *stream = now.saturating_add(STREAM_AFTER);
-        }
         self.sweep(now);
         if self.connections() >= self.settings.capacity && !self.make_room(now) {
             self.totals.full += 1;
@@ -298,18 +288,25 @@ impl ConnTable {
         }
         let (key, flipped) = ends.map_or((p.key, p.flipped), |(orig, _)| orig.key());
         let mark = self.in_hand.mark_of(key, flipped);
-        let i = self.enter(Record {
+        let mut record = Record {
             key,
-            expires: now.saturating_add(stays),
-            more,
-            translation: NOT_TRANSLATED,
-            mark,
             status: USED | if flipped { FLIPPED } else { 0 },
-        });
+            expires: now.saturating_add(stays),
+            machine,
+        };
+        if p.upper == Upper::Udp {
+            record.set_stream(now.saturating_add(STREAM_AFTER));
+        }
+        let i = self.enter(record);
+        // a record that is used again has the mark that it had
+        if mark != self.given.mark(i) {
+            self.given.set_mark(i, mark);
+        }
         if let Some((orig, new)) = ends.filter(|(orig, new)| orig != new) {
             let by_reply = self.translate(i, orig, new);
             self.insert(i | BY_REPLY, &by_reply);
         }
+        self.in_hand.entered();
         self.totals.entered += 1;
         Confirmed::Entered
     }
@@ -335,14 +332,13 @@ impl ConnTable {
     }
 
     fn insert(&mut self, entry: u32, key: &ConnKey) {
-        let (records, hasher, translations) = (&self.records, &self.hasher, &self.translations);
+        let (records, hasher) = (&self.records, &self.hasher);
+        let (given, translations) = (&self.given, &self.translations);
         let hash_of = |e: &u32| {
-            let r = records.get((e & !BY_REPLY) as usize);
+            let i = e & !BY_REPLY;
             let key = match e & BY_REPLY {
-                0 => r.map(|r| r.key),
-                _ => r
-                    .and_then(|r| translations.get(r.translation))
-                    .map(|t| t.back.0),
+                0 => records.get(i as usize).map(|r| r.key),
+                _ => translations.get(given.translation(i)).map(|t| t.back.0),
             };
             key.map_or(0, |k| hasher.hash_one(k))
         };
@@ -370,7 +366,7 @@ impl ConnTable {
             Some(r) if r.status & USED != 0 && r.key == p.key => i,
             _ => self.position(&p.key, p.flipped)?.0,
         };
-        let settings = self.settings;
+        let settings = &self.settings;
         let r = self.records.get_mut(i as usize)?;
         if now >= r.expires || r.status & SEEN_REPLY == 0 || p.to_itself {
             return None;
@@ -385,26 +381,17 @@ impl ConnTable {
             snat: false,
             dnat: false,
         };
-        let ms = match (&mut r.more, &p.upper) {
-            (More::Tcp(m), Upper::Tcp(s)) if m.is_plain(s) && class.assured => {
-                if !may(class) {
-                    return None;
-                }
-                let mut assured = true;
-                match m.step(s, reply, true, &mut assured, &settings) {
-                    Step::Lives(ms) => ms,
-                    _ => return None,
-                }
-            }
-            (More::Udp(stream), Upper::Udp) if (now > *stream) == class.assured => match may(class)
-            {
+        let ms = match &p.upper {
+            Upper::Tcp(s) if r.machine.is_plain(s) && class.assured => match may(class) {
+                true => r.machine.go_on(s, reply, settings),
+                false => return None,
+            },
+            Upper::Udp if (now > r.stream()) == class.assured => match may(class) {
                 true if class.assured => settings.udp_stream,
                 true => settings.udp,
                 false => return None,
             },
-            (More::Icmp, Upper::Icmp { .. }) | (More::Other, Upper::Other) if may(class) => {
-                stays(&p.key, &settings)
-            }
+            Upper::Icmp { .. } | Upper::Other if may(class) => stays(&p.key, settings),
             _ => return None,
         };
         r.expires = now.saturating_add(ms);
@@ -424,11 +411,11 @@ impl ConnTable {
     /// The connection of packets with this key that go this way, ended or not, and whether they are replies.
     #[inline]
     fn position(&self, key: &ConnKey, flipped: bool) -> Option<(u32, bool)> {
-        let (records, translations) = (&self.records, &self.translations);
+        let (records, given, translations) = (&self.records, &self.given, &self.translations);
         let of = |e: u32| records.get((e & !BY_REPLY) as usize);
         let same = |e: &u32| {
             let Some(r) = of(*e) else { return false };
-            match translations.get(r.translation) {
+            match translations.get(given.translation(e & !BY_REPLY)) {
                 None => r.key == *key,
                 Some(t) if e & BY_REPLY != 0 => t.back == (*key, flipped),
                 Some(_) => r.key == *key && (r.status & FLIPPED != 0) == flipped,
@@ -474,9 +461,9 @@ impl ConnTable {
             return;
         }
         r.status = 0;
-        let (key, translation) = (r.key, r.translation);
-        r.translation = NOT_TRANSLATED;
+        let key = r.key;
         self.remove_entry(i, &key);
+        let translation = self.given.take_translation(i);
         if let Some(by_reply) = self.forget_translation(translation) {
             self.remove_entry(i | BY_REPLY, &by_reply);
         }
@@ -538,6 +525,7 @@ impl ConnTable {
     pub fn flush(&mut self) {
         (self.records, self.free) = (Vec::new(), Vec::new());
         self.index.clear();
+        self.given = AllGiven::default();
         self.translations = Translations::default();
         self.in_hand = InHand::default();
         self.sweep = 0;
@@ -548,10 +536,23 @@ impl ConnTable {
         self.live(now).count()
     }
 
-    /// Those of them.
-    pub(super) fn live(&self, now: u64) -> impl Iterator<Item = &Record> {
-        let all = self.records.iter();
-        all.filter(move |r| r.status & USED != 0 && now < r.expires)
+    /// Those of them, by number.
+    pub(super) fn live(&self, now: u64) -> impl Iterator<Item = (u32, &Record)> {
+        let all = (0..).zip(&self.records);
+        all.filter(move |(_, r)| r.status & USED != 0 && now < r.expires)
+    }
+}
+
+impl Record {
+    /// When a connection of UDP is a stream, if it has been answered then. It stands where TCP has its numbers.
+    #[inline]
+    fn stream(&self) -> u64 {
+        let [high, low] = self.machine.max_ack;
+        u64::from(high) << 32 | u64::from(low)
+    }
+
+    fn set_stream(&mut self, at: u64) {
+        self.machine.max_ack = [(at >> 32) as u32, at as u32];
     }
 }
 

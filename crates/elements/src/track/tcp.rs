@@ -184,6 +184,27 @@ impl Segment {
     }
 }
 
+impl Segment {
+    /// [`Segment::read`] of a segment with ACK alone, or with PSH, ECE and CWR; `None` for any other.
+    #[inline]
+    pub fn read_ack(b: &[u8]) -> Option<Segment> {
+        let h = b.first_chunk::<20>()?;
+        let header = usize::from(h[12] >> 4) * 4;
+        if h[13] & 0x37 != ACK || header < 20 {
+            return None;
+        }
+        let payload = b.len().checked_sub(header)? as u32;
+        let seq = u32::from_be_bytes([h[4], h[5], h[6], h[7]]);
+        Some(Segment {
+            kind: Kind::Ack,
+            acks: true,
+            seq,
+            ack: u32::from_be_bytes([h[8], h[9], h[10], h[11]]),
+            end: seq.wrapping_add(payload),
+        })
+    }
+}
+
 /// What is remembered of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Machine {
@@ -254,8 +275,16 @@ impl Machine {
     }
 
     /// A segment that changes nothing but how long the connection stays, and what is remembered of its numbers.
+    #[inline]
     pub fn is_plain(&self, s: &Segment) -> bool {
         s.kind == Kind::Ack && self.state == State::Established
+    }
+
+    /// [`Machine::step`] of a [plain](Machine::is_plain) segment of a connection that is assured.
+    #[inline]
+    pub fn go_on(&mut self, s: &Segment, reply: bool, settings: &Settings) -> u64 {
+        self.enter(State::Established, s, reply);
+        settings.tcp[State::Established as usize]
     }
 
     /// A segment of a connection in the table. `assured` may be set by it.
@@ -346,6 +375,7 @@ impl Machine {
     }
 
     /// The connection is in this state.
+    #[inline]
     fn enter(&mut self, state: State, s: &Segment, reply: bool) {
         if s.kind == Kind::Ack {
             self.last_end = s.end;

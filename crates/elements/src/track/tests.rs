@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 mod marks;
+mod usual;
 
 const FIN: u8 = 1;
 const SYN: u8 = 2;

@@ -9,15 +9,16 @@
 //! share its state, so that a packet has gone all its way before the next one is tracked.
 
 use super::class::ConnClass;
-use super::headers::Tracked;
+use super::headers::{Seen, Tracked, of_packet};
 use super::key::{ConnKey, Ends};
 use super::range::{Range, Side};
 use super::table::{ConnTable, DNAT, FLIPPED, SNAT};
 use hashbrown::HashTable;
+use onefold_packet::Packet;
 use std::hash::BuildHasher;
 
 /// Of a connection that is not translated.
-pub(super) const NOT_TRANSLATED: u32 = u32::MAX;
+const NOT_TRANSLATED: u32 = u32::MAX;
 /// Connections of one source that are looked at for the end that it has already, the newest first.
 const LOOKED_AT: usize = 16;
 /// None, in lists.
@@ -52,6 +53,72 @@ impl Translations {
     #[inline]
     pub fn get(&self, i: u32) -> Option<&Translation> {
         self.all.get(i as usize)
+    }
+}
+
+/// What rules have made of a connection.
+#[derive(Debug, Clone, Copy)]
+struct Given {
+    /// What is translated: its number in [`Translations`].
+    translation: u32,
+    /// The mark.
+    mark: u32,
+}
+
+const NOTHING_GIVEN: Given = Given {
+    translation: NOT_TRANSLATED,
+    mark: 0,
+};
+
+/// The same of all connections, by their numbers; of those behind the end, nothing. Records are one line of the cache
+/// without it, and tables that neither translate nor know marks never have any.
+#[derive(Debug, Clone, Default)]
+pub(super) struct AllGiven(Vec<Given>);
+
+impl AllGiven {
+    #[inline]
+    fn of(&self, i: u32) -> Given {
+        self.0.get(i as usize).copied().unwrap_or(NOTHING_GIVEN)
+    }
+
+    /// The number of a connection's translation, or one that none has.
+    #[inline]
+    pub fn translation(&self, i: u32) -> u32 {
+        self.of(i).translation
+    }
+
+    /// A connection's mark.
+    pub fn mark(&self, i: u32) -> u32 {
+        self.of(i).mark
+    }
+
+    pub fn set_mark(&mut self, i: u32, mark: u32) {
+        if let Some(g) = self.of_mut(i) {
+            g.mark = mark;
+        }
+    }
+
+    fn set_translation(&mut self, i: u32, translation: u32) {
+        if let Some(g) = self.of_mut(i) {
+            g.translation = translation;
+        }
+    }
+
+    /// Bound: as many as there are records.
+    fn of_mut(&mut self, i: u32) -> Option<&mut Given> {
+        if self.0.len() <= i as usize {
+            self.0.resize(i as usize + 1, NOTHING_GIVEN);
+        }
+        self.0.get_mut(i as usize)
+    }
+
+    /// The connection goes: the number of its translation. Its mark stays for the packet that has ended it, which may
+    /// still be in hand.
+    pub fn take_translation(&mut self, i: u32) -> u32 {
+        let given = self.0.get_mut(i as usize);
+        given.map_or(NOT_TRANSLATED, |g| {
+            std::mem::replace(&mut g.translation, NOT_TRANSLATED)
+        })
     }
 }
 
@@ -120,6 +187,16 @@ impl InHand {
         (self.record, self.first, self.mark) = (None, None, 0);
     }
 
+    /// Was this packet found to be of no connection in the table, when it was tracked, and has it not been entered yet?
+    pub fn is_first(&self, p: &Tracked) -> bool {
+        self.first == Some((p.key, p.flipped))
+    }
+
+    /// The connection that would begin with the packet has been entered: nobody enters it twice.
+    pub fn entered(&mut self) {
+        self.first = None;
+    }
+
     /// The mark of the connection that begins with the packet that arrived with this key, if that is the one in hand.
     pub fn mark_of(&self, key: ConnKey, flipped: bool) -> u32 {
         match self.first {
@@ -154,18 +231,14 @@ fn inverse(e: &Ends) -> Ends {
 impl ConnTable {
     /// Is this connection translated?
     pub(super) fn is_translated(&self, i: u32) -> bool {
-        let r = self.records.get(i as usize);
-        r.is_some_and(|r| r.translation != NOT_TRANSLATED)
+        self.given.translation(i) != NOT_TRANSLATED
     }
 
     /// A packet of this connection is on its way.
     #[inline]
     pub(super) fn take_in_hand(&mut self, i: u32, reply: bool, error: bool) {
-        let Some(r) = self.records.get(i as usize) else {
-            return;
-        };
         self.in_hand.record = Some(i);
-        if let Some(t) = self.translations.get(r.translation) {
+        if let Some(t) = self.translations.get(self.given.translation(i)) {
             self.in_hand.about = About::Known {
                 orig: t.orig,
                 new: t.new,
@@ -192,7 +265,7 @@ impl ConnTable {
     pub(super) fn mark_in_hand(&self) -> Option<u32> {
         self.in_hand.class.filter(|c| c.has_connection())?;
         match self.in_hand.record {
-            Some(i) => self.records.get(i as usize).map(|r| r.mark),
+            Some(i) => Some(self.given.mark(i)),
             None => Some(self.in_hand.mark),
         }
     }
@@ -202,12 +275,21 @@ impl ConnTable {
         if !self.in_hand.class.is_some_and(|c| c.has_connection()) {
             return false;
         }
-        let record = self.in_hand.record;
-        match record.and_then(|i| self.records.get_mut(i as usize)) {
-            Some(r) => r.mark = mark,
+        match self.in_hand.record {
+            Some(i) => self.given.set_mark(i, mark),
             None => self.in_hand.mark = mark,
         }
         true
+    }
+
+    /// Reads a packet that may be the one in hand. If it is, and begins a connection, its checksum has been found right
+    /// when it was tracked.
+    pub(super) fn read_again(&self, p: &Packet) -> Seen {
+        let first = self.in_hand.first;
+        match first.map(|first| (first, of_packet(p, false))) {
+            Some((first, Seen::Packet(t))) if (t.key, t.flipped) == first => Seen::Packet(t),
+            _ => of_packet(p, self.settings.checksum),
+        }
     }
 
     /// A packet leaves: is it the one in hand?
@@ -342,7 +424,7 @@ impl ConnTable {
             }
         };
         if let Some(r) = self.records.get_mut(record as usize) {
-            r.translation = i;
+            self.given.set_translation(record, i);
             // of ICMP, the identifier is of both ends: what the rules have said tells
             let snat = orig.src != new.src && (!orig.is_icmp() || self.in_hand.said(Side::Src));
             let dnat = orig.dst != new.dst || orig.is_icmp() && self.in_hand.said(Side::Dst);

@@ -370,7 +370,8 @@ impl FlowRunner {
             elem.map_or(Accounts::Now, |e| e.accounts(tag))
         };
         // a rewriter may have looked at ports that are not in the key
-        if guard.shape.transport == shape::Transport::Other && !path.flows.is_empty() {
+        let has_ports = guard.shape.transport != shape::Transport::Other;
+        if !has_ports && !path.flows.is_empty() {
             return Err("a binding of something that is cut off");
         }
         let window = *self.original.window::<WINDOW>().ok_or(GONE)?;
@@ -400,9 +401,10 @@ impl FlowRunner {
             return Ok(all);
         }
         if x.action == UNKNOWN {
+            let by_flow = operands || has_ports && self.hints_at(lane_at, exit);
             let ingress = self.ingress.get_mut(lane_at).ok_or(GONE)?;
             let guard = ingress.matches.get(usize::from(x.guard)).ok_or(GONE)?;
-            let action = if operands { BY_FLOW } else { id };
+            let action = if by_flow { BY_FLOW } else { id };
             let interval_table = guard.interval_table.as_ref().ok_or(GONE)?;
             interval_table.set(&window, action, &mut ingress.places);
             self.stats.made += 1;
