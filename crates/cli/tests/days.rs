@@ -229,8 +229,8 @@ fn resident() -> u64 {
         .unwrap_or(0)
 }
 
-/// All chains, for so many rounds of so many seconds. From round `settled` on what is allocated may not grow by more than
-/// `room` kilobytes.
+/// All chains, for so many rounds of so many seconds. From round `settled` on what is allocated may not grow by more
+/// than `room` kilobytes.
 fn all(name: &str, (rounds, seconds): (i64, i64), settled: i64, room: u64) {
     for case in &CASES {
         let dir = temp(name);
@@ -250,8 +250,8 @@ fn all(name: &str, (rounds, seconds): (i64, i64), settled: i64, room: u64) {
         let (t, after) = (days.executor.totals(), [allocated(), resident()]);
         let s = days.executor.stats();
         println!(
-            "{}: {} minutes, {} packets ({} answers, {} neighbours asked), {:?} hits {}, allocated and resident {:?} KiB, \
-             then {:?}",
+            "{}: {} minutes, {} packets ({} answers, {} neighbours asked), {:?} hits {}, allocated and resident \
+             {:?} KiB, then {:?}",
             case.chain,
             rounds * seconds / 60,
             days.sent,

@@ -28,8 +28,8 @@ pub fn return_free_pages() {
     let _ = unsafe { libc::malloc_trim(0) };
 }
 
-/// Bytes that are allocated on the heap, of all arenas and mappings (mallinfo2(3)): whether anything leaks, whatever pages
-/// are resident. None where the allocator does not say.
+/// Bytes that are allocated on the heap, of all arenas and mappings (mallinfo2(3)): whether anything leaks, whatever
+/// pages are resident. None where the allocator does not say.
 pub fn allocated() -> Option<usize> {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {

@@ -10,8 +10,11 @@ use crate::experiment::acl::NEW_PORT;
 pub const EXPERIMENT: Experiment = Experiment {
     name: "stateful",
     title: "Connection tracking beside a NAPT",
-    shows: "What it costs to track connections: an office's firewall (established connections pass, a list for new ones) and a NAPT, in turns. 'Established': 4,000 flows that were opened, TCP and UDP, half of the packets answers. \
-            'New': each packet is the first one of a connection; both tables have room for 131,072 and are full, so that each new one takes another one's place.",
+    shows: "What it costs to track connections: an office's firewall (established connections pass, \
+            a list for new ones) and a NAPT, in turns. 'Established': 4,000 flows that were opened, \
+            TCP and UDP, half of the packets answers. 'New': each packet is the first one of a \
+            connection; both tables have room for 131,072 and are full, so that each new one takes \
+            another one's place.",
     x: Axis {
         name: "connections",
         log: false,
@@ -124,7 +127,8 @@ fn published() -> Vec<Published> {
     vec![Published {
         source: "None of the papers",
         setting: "their firewalls are lists without connections",
-        reported: "The aim here: established connections at 1.3 times what a NAPT costs above the ceiling, new ones at 1.5 times.",
+        reported: "The aim here: established connections at 1.3 times what a NAPT costs above the ceiling, \
+            new ones at 1.5 times.",
         erratum: None,
         lines: Vec::new(),
     }]

@@ -39,19 +39,17 @@ fn devices() -> Vec<Plan> {
             vec![Subject::new(class, config, 1, 0).write("reset_counts", "")],
         )
     };
-    let mut all = vec![
-        source("FromDevice", "eth0"),
-        source("PollDevice", "eth0"),
+    let from = ["FromDevice", "PollDevice", "FromNetmapDevice"];
+    let mut all = Vec::from(from.map(|class| source(class, "eth0")));
+    all.extend(["ToHost", "ToHostSniffers"].map(|class| sink(class, "fake0")));
+    all.extend([
         source("FromDPDKDevice", "0"),
         source("FromDPDKRing", "MEM_POOL 1, FROM_PROC rx, TO_PROC other"),
-        source("FromNetmapDevice", "eth0"),
         source("FromHost", "fake0"),
         sink("ToDevice", "eth0"),
         sink("ToDPDKDevice", "0"),
         sink("ToDPDKRing", "MEM_POOL 1, FROM_PROC tx, TO_PROC other"),
         sink("ToNetmapDevice", "eth0"),
-        sink("ToHost", "fake0"),
-        sink("ToHostSniffers", "fake0"),
         Plan::new(
             Layer::Ether,
             vec![
@@ -104,7 +102,7 @@ fn devices() -> Vec<Plan> {
             vec![Subject::new("FromIPSummaryDump", "x", 0, 1).write("active", "false")],
         ),
         Plan::new(Layer::Any, vec![Subject::new("TimedSink", "0.5", 1, 0)]),
-    ];
+    ]);
     // they take no packets, from nobody
     for (class, config) in [
         ("InfiniteSource", ""),

@@ -386,10 +386,8 @@ impl FlowRunner {
         let zero_udp_checksum = template.zero_udp_checksum;
         let id = self.number_action(action, template, (&asked, &code.tables))?;
         let (w, t) = self.actions.get(id).ok_or(GONE)?;
-        let equal_match = self
-            .actions
-            .template(id)
-            .is_some_and(|a| a.bytes.operands == flow.operands);
+        let template = self.actions.template(id);
+        let equal_match = template.is_some_and(|a| a.bytes.operands == flow.operands);
         let operands = w.keyed
             || zero_udp_checksum
             || !path.flows.is_empty()
