@@ -217,8 +217,9 @@ impl Days {
 
 /// Kilobytes that are allocated. Tables have their place from the beginning, of which pages become resident as hashes
 /// find them, ever more slowly over weeks: what is resident grows for longer than anything is allocated.
+/// Where the allocator does not say, what is resident counts.
 fn allocated() -> u64 {
-    onefold_table::allocated().unwrap_or(0) as u64 / 1024
+    onefold_table::allocated().map_or_else(resident, |bytes| bytes as u64 / 1024)
 }
 
 /// Kilobytes of memory that the process has.

@@ -21,7 +21,7 @@ pub fn return_large_blocks() {
 /// Pages on which nothing is left go back to the system, also between those that are used (malloc_trim(3)).
 ///
 /// glibc gives back by itself what is free at an arena's end. A chain that was replaced leaves holes in all arenas,
-/// which the next one does not fit exactly. It takes some milliseconds, and an arena at a time is locked meanwhile.
+/// which the next one does not fit exactly. An arena at a time is locked meanwhile.
 pub fn return_free_pages() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: malloc_trim is thread-safe and takes no pointer
