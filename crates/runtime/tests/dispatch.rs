@@ -161,7 +161,7 @@ fn a_dispatcher_keeps_order_and_loses_nothing() {
 #[test]
 fn what_finds_a_workers_queue_full_is_counted() {
     let given = Given::default();
-    let frames = (0..3000).map(|i| udp(1, Ipv4Addr::new(9, 9, 9, 9), (1, 2), 0, i));
+    let frames = (0..10_000).map(|i| udp(1, Ipv4Addr::new(9, 9, 9, 9), (1, 2), 0, i));
     given.there.lock().unwrap().extend(frames);
     let partition = Partition::new(2, 1, vec![PortRule::default()]);
     let entrance = Entrance {
@@ -174,11 +174,11 @@ fn what_finds_a_workers_queue_full_is_counted() {
     let (mut d, _ports) = Dispatcher::new(vec![entrance], partition, check, 256).unwrap();
     while d.receive(usize::MAX).unwrap() > 0 {}
     let c = d.counts();
-    assert_eq!((c.received, c.dispatched, c.dropped), (3000, 1024, 1976));
+    assert_eq!((c.received, c.dispatched, c.dropped), (10_000, 8192, 1808));
     let lost = &d.reports()[0].losses;
     assert_eq!(
         (lost[0].reason, lost[0].packets),
-        ("worker's queue full", 1976)
+        ("worker's queue full", 1808)
     );
 }
 

@@ -26,5 +26,8 @@ pub use queue_port::{QueueCounts, QueuePort, Queues};
 pub use ring_port::{AT_WRONG_WORKER, RingPort};
 pub use tag::{FirstTag, Tags};
 
-/// Places of the queue of a port and a worker, each way.
-pub const QUEUE: usize = 1024;
+/// Places of the queue of a port and a worker, each way. Where workers share cores with others, the system does not
+/// execute one for tens of milliseconds: 1,024 places (10 ms at 100,000 packets a second) were full in each such pause
+/// (docs/soak.md, `live` and `scaling`). Buffers are made as packets wait, so that room that nobody uses costs its
+/// pointers.
+pub const QUEUE: usize = 8192;
