@@ -33,7 +33,7 @@ known! {
         "the kernel is there as a router; ARP and other protocols are its own business";
     FAMILY: "packets of a family without rules or addresses",
         "the chain says nothing of them that a kernel could be told";
-    LONG: "packets longer than the interface they enter by",
+    LONG: "packets longer than an interface that they enter by",
         "a pair of virtual interfaces loses them before any rule";
     OPTIONS: "IPv4 options at a firewall, and IPv6 hop-by-hop options",
         "a router reads and changes IPv4 options, a firewall of Onefold passes them as they are; the kernel reads \
