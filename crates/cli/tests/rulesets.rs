@@ -47,7 +47,10 @@ fn holds(name: &str, chain: &str) {
     assert_eq!(v["differences"], 0, "{name}: {v}");
     let levels = v["levels"].as_array().map_or(&[][..], Vec::as_slice);
     let enough = |l: &Value| l["packets"].as_u64() > Some(1000);
-    assert!(levels.len() >= 3 && levels.iter().all(enough), "{name}: {v}");
+    assert!(
+        levels.len() >= 3 && levels.iter().all(enough),
+        "{name}: {v}"
+    );
 }
 
 /// The kernel does the same with so many packets, of which enough leave it.
@@ -135,7 +138,10 @@ fn the_json_is_of_the_text() {
         let (stored, listed) = (objects(&stored), objects(&listed(&dir.join("rules.nft"))));
         assert_eq!(stored.len(), listed.len(), "{name}");
         for (a, b) in stored.iter().zip(&listed) {
-            assert_eq!(a, b, "{name}: scripts/rulesets-json.sh makes rules.json anew");
+            assert_eq!(
+                a, b,
+                "{name}: scripts/rulesets-json.sh makes rules.json anew"
+            );
         }
     }
 }

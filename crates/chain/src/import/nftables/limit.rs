@@ -19,8 +19,7 @@ impl Draft {
     /// Is there something behind the rate that a list cannot ask there? `several`: the rule becomes several.
     pub fn narrowed(&self, several: bool) -> Option<String> {
         let l = self.limited.as_ref()?;
-        let narrowed =
-            self.never || several != l.several || self.interfaces.len() > l.interfaces;
+        let narrowed = self.never || several != l.several || self.interfaces.len() > l.interfaces;
         narrowed.then(|| NARROWED.to_string())
     }
 

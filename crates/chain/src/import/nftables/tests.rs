@@ -570,7 +570,8 @@ fn rates() {
 /// Elements exclude each other: whichever takes a packet asks the rule's one bucket. Codes have names of their own.
 #[test]
 fn a_rate_behind_a_concatenation() {
-    let field = |f: &str| format!("{{\"payload\": {{\"protocol\": \"icmpv6\", \"field\": \"{f}\"}}}}");
+    let field =
+        |f: &str| format!("{{\"payload\": {{\"protocol\": \"icmpv6\", \"field\": \"{f}\"}}}}");
     let key = format!("{{\"concat\": [{}, {}]}}", field("type"), field("code"));
     let values = r#"{"set": [{"concat": ["packet-too-big", "no-route"]}, {"concat": ["parameter-problem", 1]}]}"#;
     let limit = r#"{"limit": {"rate": 10, "per": "minute"}}, {"accept": null}"#;
@@ -578,7 +579,10 @@ fn a_rate_behind_a_concatenation() {
     let set = parse(&file(&[&rule]), &request(Family::V6, None)).unwrap();
     assert_eq!(
         lines(&set.rules),
-        ["3: allow icmp6 && icmp6[0:1] == 2 && icmp6[1:1] == 0", "3: allow all"]
+        [
+            "3: allow icmp6 && icmp6[0:1] == 2 && icmp6[1:1] == 0",
+            "3: allow all"
+        ]
     );
     let more = set.sections[0].more.iter();
     let names = more.filter_map(|s| match s {
