@@ -143,6 +143,7 @@ impl Chosen {
             _ => None,
         };
         let mut may = f.flags & (SYN | ACK) == SYN;
+        let mut answered = None;
         match self.connections.get_mut(&first.unwrap_or(orig)) {
             Some(c) => {
                 // a reply leaves as the first packet's inverse
@@ -152,9 +153,11 @@ impl Chosen {
                 if !as_before && *ours == orig && t.ends == arrives {
                     return Learnt::Nothing;
                 }
-                // what has passed as it came, and is translated now, was of no connection: its header was malformed
-                let passed = first.is_none() && c.replies.0.inverse() == orig;
-                may |= c.over || passed && !as_before;
+                // what has passed as it came, and is translated now, was of no connection: its header was malformed, or
+                // it answered what nobody had asked
+                let passed = c.replies.0.inverse() == first.unwrap_or(orig) && !as_before;
+                answered = first.filter(|_| passed);
+                may |= c.over || passed;
                 c.over |= as_before && f.flags & RST != 0;
                 if as_before && first.is_some() {
                     return Learnt::Nothing;
@@ -174,6 +177,9 @@ impl Chosen {
             return Learnt::Nothing;
         }
         self.forget(&orig);
+        if let Some(answer) = answered {
+            self.forget(&answer);
+        }
         self.enter(orig, arrives, replies, port);
         match *ours == t.ends {
             true => Learnt::Nothing,
@@ -384,6 +390,23 @@ mod tests {
         // from then on it stays
         let learnt = c.learn(0, &to(99), &ends(&out(7001, 99)), &out(9000, 99));
         assert_eq!(learnt, Learnt::Nothing);
+    }
+
+    #[test]
+    fn an_answer_to_nothing_leaves_the_ports_open() {
+        let mut c = Chosen::new(false);
+        // passes as it came, as it is of no connection
+        let answer = udp(SERVER, 53, HOST, 4000);
+        let learnt = c.learn(1, &answer, &ends(&answer), &answer);
+        assert_eq!(learnt, Learnt::Nothing);
+        // another host has the port already when somebody asks
+        let out = |from| udp(OWN, from, SERVER, 53);
+        begins(&mut c, &udp(OTHER, 4000, SERVER, 53), 4000, 4000);
+        let first = udp(HOST, 4000, SERVER, 53);
+        assert_eq!(begins(&mut c, &first, 7000, 9000), Learnt::Drawn);
+        assert_eq!(to_chain(&c, &out(9000)), out(7000));
+        // it stays so
+        assert_eq!(begins(&mut c, &first, 7001, 9000), Learnt::Nothing);
     }
 
     #[test]

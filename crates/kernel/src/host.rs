@@ -18,6 +18,9 @@ const BEFORE: &[(&str, &str)] = &[
     ("net/ipv4/conf/default/rp_filter", "0"),
     ("net/ipv4/conf/all/send_redirects", "0"),
     ("net/ipv4/conf/default/send_redirects", "0"),
+    // what comes in a frame for all is for no host of its own (RFC 1122 3.3.6), as Onefold's router has it
+    ("net/ipv4/conf/all/drop_unicast_in_l2_multicast", "1"),
+    ("net/ipv6/conf/default/drop_unicast_in_l2_multicast", "1"),
     ("net/ipv4/icmp_ratelimit", "0"),
     // or each error takes the source's budget for those about packets that have no way, too
     ("net/ipv4/icmp_ratemask", "0"),
@@ -264,8 +267,11 @@ fn rules(f: &KernelFunction, w: &KernelFirewall, space: &Arc<NetSpace>) -> Resul
     Ok(())
 }
 
-/// A table of our own in front of all others. Onefold's firewall is no router: what it passes has the TTL that it came
-/// with. So the kernel's gets one more, before any rule looks at it; forwarding takes it away before the hook forward.
+/// Behind any rule of an operator's at a hook.
+const LAST: u32 = 1_000_000_000;
+
+/// A table of our own around all others. Onefold's firewall is no router: what it passes has the TTL that it came with.
+/// So the kernel's gets one more behind all rules at hook prerouting; forwarding takes it away before the hook forward.
 /// Where addresses are translated, the kernel answers nothing itself: neither what is for it, nor a REJECT. Its answers
 /// find their way by marks; where rules ask for marks, packets come without, and answers get lost.
 fn own_table(
@@ -290,6 +296,10 @@ fn own_table(
             MARKS[0], MARKS[1]
         ),
     };
+    let begin = format!(
+        " chain first {{\n  type filter hook prerouting priority -450; policy accept;\n{marks} }}\n \
+         chain last {{\n  type filter hook prerouting priority {LAST}; policy accept;\n"
+    );
     // of IPv4 no map can be asked for it: nft 1.0.6 refuses that
     t.push_str("table ip onefold {\n");
     for ttl in 0..255 {
@@ -299,16 +309,14 @@ fn own_table(
     let cases = |make: fn(u32) -> String| (0..255).map(make).collect::<Vec<_>>().join(", ");
     let _ = writeln!(
         t,
-        " chain prerouting {{\n  type filter hook prerouting priority -450; policy accept;\n{marks}  \
-         ip ttl vmap {{ {} }}\n }}\n{silent}}}",
+        "{begin}  ip ttl vmap {{ {} }}\n }}\n{silent}}}",
         cases(|n| format!("{n} : jump ttl{n}"))
     );
     if has_ipv6() {
         let _ = writeln!(
             t,
-            "table ip6 onefold {{\n map up {{\n  typeof ip6 hoplimit : ip6 hoplimit\n  elements = {{ {} }}\n }}\n \
-             chain prerouting {{\n  type filter hook prerouting priority -450; policy accept;\n{marks}  \
-             ip6 hoplimit set ip6 hoplimit map @up\n }}\n{silent}}}",
+            "table ip6 onefold {{\n map up {{\n  typeof ip6 hoplimit : ip6 hoplimit\n  elements = {{ {} }}\n }}\n\
+             {begin}  ip6 hoplimit set ip6 hoplimit map @up\n }}\n{silent}}}",
             cases(|n| format!("{n} : {}", n + 1))
         );
     }

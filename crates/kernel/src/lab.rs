@@ -3,7 +3,7 @@
 use crate::KernelError;
 use crate::commands::{has, own_ip};
 use crate::host;
-use crate::plan::{MTU, families, formats, interface, networks, rounds, translates};
+use crate::plan::{MTU, entered, families, formats, interface, networks, rounds, translates};
 use crate::trace::Monitor;
 use crate::wires::{End, Wires};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -248,7 +248,7 @@ impl Lab {
                     expected: wires.expected(plan, (f, port)),
                     passes: !routed,
                     routed,
-                    mtu: usize::from(mtu),
+                    mtu: usize::from(entered(plan, wires, (f, port))),
                 };
                 if let Some(g) = self.gates.get_mut(*i) {
                     *g = Some(gate);

@@ -318,6 +318,39 @@ pub fn icmp_type(family: Family, s: &str) -> Result<(u8, Option<u8>), String> {
         .ok_or_else(|| format!("ICMP type '{s}'"))
 }
 
+/// Codes as `nft` names them, whatever the type; iptables writes them as numbers.
+const CODES4: &[(&str, u8)] = &[
+    ("net-unreachable", 0),
+    ("host-unreachable", 1),
+    ("prot-unreachable", 2),
+    ("port-unreachable", 3),
+    ("frag-needed", 4),
+    ("net-prohibited", 9),
+    ("host-prohibited", 10),
+    ("admin-prohibited", 13),
+];
+const CODES6: &[(&str, u8)] = &[
+    ("no-route", 0),
+    ("admin-prohibited", 1),
+    ("addr-unreachable", 3),
+    ("port-unreachable", 4),
+    ("policy-fail", 5),
+    ("reject-route", 6),
+];
+
+/// An ICMP code, by name or number.
+pub fn icmp_code(family: Family, s: &str) -> Result<u8, String> {
+    if let Ok(n) = s.parse::<u8>() {
+        return Ok(n);
+    }
+    let names = match family {
+        Family::V4 => CODES4,
+        Family::V6 => CODES6,
+    };
+    let found = names.iter().find(|x| x.0 == s);
+    found.map(|x| x.1).ok_or_else(|| format!("ICMP code '{s}'"))
+}
+
 /// TCP flags by name: their bits.
 pub fn tcp_flag(s: &str) -> Result<u32, String> {
     Ok(match s.to_ascii_lowercase().as_str() {
@@ -384,6 +417,11 @@ mod tests {
         assert_eq!(icmp_type(Family::V4, "port-unreachable"), Ok((3, Some(3))));
         assert_eq!(icmp_type(Family::V6, "echo-request"), Ok((128, None)));
         assert!(icmp_type(Family::V6, "source-quench").is_err());
+        let code = |f| icmp_code(f, "port-unreachable");
+        assert_eq!((code(Family::V4), code(Family::V6)), (Ok(3), Ok(4)));
+        assert_eq!(icmp_code(Family::V6, "no-route"), Ok(0));
+        assert_eq!(icmp_code(Family::V4, "17"), Ok(17));
+        assert!(icmp_code(Family::V4, "no-route").is_err());
         assert_eq!(
             (protocol("ospf"), protocol("0"), protocol("all")),
             (Ok(Some(89)), Ok(None), Ok(None))

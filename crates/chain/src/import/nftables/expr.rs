@@ -7,7 +7,7 @@ use crate::import::chains::{InterfaceTest, Interfaces, OwnTest, Target};
 use crate::import::mark::MarkTest;
 use crate::import::ports::{complement, test, union};
 use crate::import::rule::Verdict;
-use crate::import::terms::{Family, icmp_type, tcp_flag};
+use crate::import::terms::{Family, icmp_code, icmp_type, tcp_flag};
 use onefold_elements::connection::ConnTest;
 use serde_json::Value;
 
@@ -251,8 +251,12 @@ impl Reader<'_> {
                 need(self.family.icmp(), self.family, d);
                 let family = self.family;
                 let word = family.icmp_word();
+                // the same word is a type and, as a code, another number (no-route)
                 let at = if field == "type" { 0 } else { 1 };
-                let by_name = |s: &str| icmp_type(family, s).map(|(t, _)| u32::from(t));
+                let by_name = |s: &str| match field {
+                    "type" => icmp_type(family, s).map(|(t, _)| u32::from(t)),
+                    _ => icmp_code(family, s).map(u32::from),
+                };
                 d.tests
                     .push(self.named(&format!("{word}[{at}:1]"), 255, m, &by_name)?);
             }
@@ -393,6 +397,8 @@ impl Reader<'_> {
             (None, "in") => format!("tcp[13:1] & {value} != 0"),
             (None, "==") => format!("tcp[13:1] == {value}"),
             (None, "!=") => format!("tcp[13:1] != {value}"),
+            // none of them is set
+            (None, "!") => format!("tcp[13:1] & {value} == 0"),
             (Some(k), "==") => format!("tcp[13:1] & {} == {value}", bits(k)?),
             (Some(k), "!=") => format!("tcp[13:1] & {} != {value}", bits(k)?),
             (_, op) => return Err(format!("operator '{op}' on TCP flags")),

@@ -11,13 +11,15 @@ pub(super) struct Limited {
     interfaces: usize,
     own: usize,
     marks: usize,
+    /// The rule is several already: elements exclude each other, and all ask the rule's one bucket.
+    several: bool,
 }
 
 impl Draft {
     /// Is there something behind the rate that a list cannot ask there? `several`: the rule becomes several.
     pub fn narrowed(&self, several: bool) -> Option<String> {
-        let asked = self.limited.as_ref()?.interfaces;
-        let narrowed = self.never || several || self.interfaces.len() > asked;
+        let l = self.limited.as_ref()?;
+        let narrowed = self.never || several != l.several || self.interfaces.len() > l.interfaces;
         narrowed.then(|| NARROWED.to_string())
     }
 
@@ -27,11 +29,8 @@ impl Draft {
         if self.never {
             return Ok(());
         }
-        if several || self.limited.is_some() {
-            return Err(
-                "statement 'limit' behind another one, a map or a concatenation is not supported"
-                    .into(),
-            );
+        if self.limited.is_some() {
+            return Err("statement 'limit' behind another one is not supported".into());
         }
         self.limited = Some(Limited {
             limit: limit(v)?,
@@ -39,6 +38,7 @@ impl Draft {
             interfaces: self.interfaces.len(),
             own: self.own.len(),
             marks: self.marks.len(),
+            several,
         });
         Ok(())
     }

@@ -110,6 +110,10 @@ fn matches_become_expressions() {
         v4("in", "tcp flags", "\"syn\""),
         "tcp && tcp[13:1] & 2 != 0"
     );
+    assert_eq!(
+        v4("!", "tcp flags", "[\"syn\", \"ack\"]"),
+        "tcp && tcp[13:1] & 18 == 0"
+    );
     let masked = "{\"&\": [{\"payload\": {\"protocol\": \"tcp\", \"field\": \"flags\"}}, {\"|\": [\"syn\", \"ack\"]}]}";
     assert_eq!(v4("==", masked, "\"syn\""), "tcp && tcp[13:1] & 18 == 2");
     let both = format!(
@@ -561,4 +565,30 @@ fn rates() {
         ),
         [""; 0]
     );
+}
+
+/// Elements exclude each other: whichever takes a packet asks the rule's one bucket. Codes have names of their own.
+#[test]
+fn a_rate_behind_a_concatenation() {
+    let field =
+        |f: &str| format!("{{\"payload\": {{\"protocol\": \"icmpv6\", \"field\": \"{f}\"}}}}");
+    let key = format!("{{\"concat\": [{}, {}]}}", field("type"), field("code"));
+    let values = r#"{"set": [{"concat": ["packet-too-big", "no-route"]}, {"concat": ["parameter-problem", 1]}]}"#;
+    let limit = r#"{"limit": {"rate": 10, "per": "minute"}}, {"accept": null}"#;
+    let rule = format!("{}, {limit}", m("==", &key, values));
+    let set = parse(&file(&[&rule]), &request(Family::V6, None)).unwrap();
+    assert_eq!(
+        lines(&set.rules),
+        [
+            "3: allow icmp6 && icmp6[0:1] == 2 && icmp6[1:1] == 0",
+            "3: allow all"
+        ]
+    );
+    let more = set.sections[0].more.iter();
+    let names = more.filter_map(|s| match s {
+        Section::Rate { bucket, .. } => Some(bucket.name.as_str()),
+        Section::Rules(_) => None,
+        s => panic!("{s:?}"),
+    });
+    assert_eq!(names.collect::<Vec<_>>(), ["limit_inet_f_forward_1"; 2]);
 }
