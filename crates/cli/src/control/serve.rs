@@ -159,6 +159,7 @@ struct Answers {
     reloader: Reloader,
     senders: Vec<Sender<Command>>,
     scaling: Option<Arc<Scaling>>,
+    watched: Option<run::Watched>,
     mode: run::Mode,
     name: String,
     socket: Option<String>,
