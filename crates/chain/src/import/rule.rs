@@ -2,7 +2,7 @@
 
 use super::chains::Interfaces;
 use super::iptables::Request;
-use super::limits::Bucket;
+use super::asks::Asked;
 use super::precedence::{mixed, warn};
 use super::terms::Family;
 use crate::error::Reader;
@@ -58,7 +58,7 @@ pub struct Onward {
     pub steps: Vec<Step>,
     /// The section of the list with which they go on; without one, the rule decides.
     pub section: Option<usize>,
-    /// They are those that the rule does not take: it ends its section, as it asks for a rate.
+    /// They are those that the rule does not take: it ends its section, as it asks a question.
     pub others: bool,
 }
 
@@ -85,16 +85,16 @@ pub enum Section<R> {
         /// That for packets without a connection.
         none: usize,
     },
-    /// A rule's rate is asked.
-    Rate {
-        /// Its bucket.
-        bucket: Arc<Bucket>,
+    /// A rule's question is asked.
+    Ask {
+        /// The question.
+        asked: Arc<Asked>,
         /// The line of the rule.
         line: u32,
-        /// The section for packets within the rate.
-        within: usize,
-        /// That for those beyond it.
-        beyond: usize,
+        /// The section for packets of which it holds.
+        holds: usize,
+        /// That for all others.
+        fails: usize,
     },
 }
 

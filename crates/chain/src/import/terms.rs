@@ -318,6 +318,27 @@ pub fn icmp_type(family: Family, s: &str) -> Result<(u8, Option<u8>), String> {
         .ok_or_else(|| format!("ICMP type '{s}'"))
 }
 
+/// Codes of messages about what is unreachable, by the names that nftables has for them.
+pub fn icmp_code(family: Family, s: &str) -> Result<u32, String> {
+    Ok(match (family, s) {
+        (Family::V4, "net-unreachable") => 0,
+        (Family::V4, "host-unreachable") => 1,
+        (Family::V4, "prot-unreachable") => 2,
+        (Family::V4, "port-unreachable") => 3,
+        (Family::V4, "frag-needed") => 4,
+        (Family::V4, "net-prohibited") => 9,
+        (Family::V4, "host-prohibited") => 10,
+        (Family::V4, "admin-prohibited") => 13,
+        (Family::V6, "no-route") => 0,
+        (Family::V6, "admin-prohibited") => 1,
+        (Family::V6, "addr-unreachable") => 3,
+        (Family::V6, "port-unreachable") => 4,
+        (Family::V6, "policy-fail") => 5,
+        (Family::V6, "reject-route") => 6,
+        (_, s) => s.parse::<u8>().map_err(|_| format!("ICMP code '{s}'"))?.into(),
+    })
+}
+
 /// TCP flags by name: their bits.
 pub fn tcp_flag(s: &str) -> Result<u32, String> {
     Ok(match s.to_ascii_lowercase().as_str() {

@@ -85,6 +85,10 @@ pub struct Interfaces {
     pub inside: Option<String>,
     /// At port 1.
     pub outside: Option<String>,
+    /// The group of the interface at port 0 (`ip link set dev NAME group N`); 0 if not given.
+    pub inside_group: Option<u32>,
+    /// Of that at port 1.
+    pub outside_group: Option<u32>,
 }
 
 /// Addresses of ports: lists, the first one of each version of IP is the port's main one.
@@ -272,6 +276,9 @@ impl Firewall {
             outside: self.interfaces.outside.clone(),
             own: own.all(),
             at: own.at(),
+            groups: [self.interfaces.inside_group, self.interfaces.outside_group]
+                .map(|g| g.unwrap_or(0)),
+            networks: own.by_port(),
             mtu: self.mtu(cx),
         };
         let options = ReadOptions {

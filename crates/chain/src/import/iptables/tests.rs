@@ -198,6 +198,7 @@ fn rates() {
 /// The sections of a set's list: its rules with the sections that they lead to, or its bucket with those within its
 /// rate and beyond it.
 fn sections(set: &RuleSet) -> Vec<String> {
+    use crate::import::asks::Question;
     use super::super::rule::{Rule, Section};
     let of = |rules: &[Rule]| -> String {
         let one = |(r, text): (&Rule, String)| match r.onward.as_ref().and_then(|o| o.section) {
@@ -209,18 +210,19 @@ fn sections(set: &RuleSet) -> Vec<String> {
     };
     let more = set.sections[0].more.iter().map(|s| match s {
         Section::Rules(rules) => of(rules),
-        Section::Rate {
-            bucket,
-            within,
-            beyond,
+        Section::Ask {
+            asked,
+            holds,
+            fails,
             ..
         } => {
-            let l = bucket.limit;
-            let name = &bucket.name;
-            format!(
-                "{name} {}/{} {}: {within}, {beyond}",
-                l.rate, l.per, l.burst
-            )
+            let name = &asked.name;
+            match asked.question {
+                Question::Limit(l) => {
+                    format!("{name} {}/{} {}: {holds}, {fails}", l.rate, l.per, l.burst)
+                }
+                _ => format!("{}: {holds}, {fails}", asked.element().1),
+            }
         }
         Section::Connection { .. } => "by connection".to_string(),
     });

@@ -1,13 +1,15 @@
 //! The expressions of a rule.
 
 use super::changes;
-use super::limit::Limited;
+use super::asks::{self, Asked};
 use super::set::{self, Sets};
-use crate::import::chains::{InterfaceTest, Interfaces, OwnTest, Target};
+use crate::import::asks::Question;
+use crate::import::chains::{InterfaceTest, Interfaces, Property, Target};
 use crate::import::mark::MarkTest;
+use crate::import::own::{AddressKind, OwnTest, Types};
 use crate::import::ports::{complement, test, union};
 use crate::import::rule::Verdict;
-use crate::import::terms::{Family, icmp_type, tcp_flag};
+use crate::import::terms::{Family, icmp_code, icmp_type, tcp_flag};
 use onefold_elements::connection::ConnTest;
 use serde_json::Value;
 
@@ -40,8 +42,8 @@ pub(super) struct Draft {
     protocols: Option<Vec<u8>>,
     /// It cannot match a packet of this family.
     pub never: bool,
-    /// A rate, and behind what it is asked.
-    pub limited: Option<Limited>,
+    /// What elements are asked, and behind what.
+    pub asked: Vec<Asked>,
 }
 
 impl Draft {
@@ -113,8 +115,24 @@ impl Reader<'_> {
             return Ok(());
         }
         if let Some(fib) = left.get("fib") {
-            d.own.push(self.own_address(fib, &m)?);
+            let test = self.own_address(fib, &m)?;
+            d.own.push(test);
             return Ok(());
+        }
+        if let Some(n) = left.get("numgen") {
+            let values = self.sets.values(table, right)?;
+            let (question, not) = asks::numgen(n, op, &values)?;
+            if matches!(question, Question::Turn { .. }) && !not {
+                return d.ask_counting("match on 'numgen inc'", question, false);
+            }
+            if matches!(question, Question::Turn { .. }) {
+                return Err("'!=' on numgen inc is not supported".into());
+            }
+            d.ask(question, not);
+            return Ok(());
+        }
+        if let Some(h) = left.get("exthdr") {
+            return self.extension(h, d);
         }
         if let Some(p) = left.get("payload") {
             let s = |k: &str| p.get(k).and_then(Value::as_str).unwrap_or("");
@@ -166,13 +184,15 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// `fib saddr type local`, `fib daddr . oif type != local`.
+    /// `fib saddr type local`, `fib daddr . oif type != local`, `fib saddr . iif oif missing`.
     fn own_address(&self, fib: &Value, m: &Match<'_>) -> Result<OwnTest, String> {
         let flags = fib.get("flags").and_then(Value::as_array);
         let flags: Vec<&str> = flags
             .into_iter()
             .flatten()
             .filter_map(Value::as_str)
+            // routes do not ask for marks here
+            .filter(|f| *f != "mark")
             .collect();
         let result = fib.get("result").and_then(Value::as_str).unwrap_or("");
         let unknown = || {
@@ -188,15 +208,78 @@ impl Reader<'_> {
             _ => return Err(unknown()),
         };
         let side = flags.first().copied().unwrap_or("");
-        if result != "type" || !matches!(side, "saddr" | "daddr") || m.right != "local" {
+        if !matches!(side, "saddr" | "daddr") {
             return Err(unknown());
         }
+        let mut not = negated(m.op, "'fib'")?;
+        let kind = match (result, at, side) {
+            ("type", ..) => {
+                let mut types = Types::default();
+                for v in self.sets.values(m.table, m.right)? {
+                    let known = v.as_str().and_then(|s| types.add(s));
+                    known.ok_or_else(|| format!("address type {v}"))?;
+                }
+                AddressKind::Types(types)
+            }
+            // is there a route back, through the interface that it came in by, or through any?
+            ("oif" | "oifname", None | Some(false), "saddr") => {
+                not ^= match m.right {
+                    Value::Bool(there) => !there,
+                    v if v == 0 || v == "" => true,
+                    _ => return Err(unknown()),
+                };
+                AddressKind::Reverse {
+                    loose: at.is_none(),
+                    own: false,
+                }
+            }
+            _ => return Err(unknown()),
+        };
         Ok(OwnTest {
-            src: side == "saddr",
-            at,
-            not: negated(m.op, "'fib ... type'")?,
-            six: self.family == Family::V6,
+            at: at.filter(|_| result == "type"),
+            not,
+            kind,
+            ..OwnTest::local(side == "saddr", self.family == Family::V6)
         })
+    }
+
+    /// `rt type 0`: IPv4 has no such headers.
+    fn extension(&self, h: &Value, d: &mut Draft) -> Result<(), String> {
+        if self.family == Family::V4 {
+            d.never = true;
+            return Ok(());
+        }
+        let name = h.get("name").and_then(Value::as_str).unwrap_or("");
+        Err(format!(
+            "match on 'exthdr {name}' is not supported: extension headers of IPv6 are not looked at"
+        ))
+    }
+
+    /// Groups and types of interfaces.
+    fn property(&self, k: &str, m: &Match<'_>, d: &mut Draft) -> Result<(), String> {
+        let not = negated(m.op, k)?;
+        let group = k.ends_with("group");
+        let mut names = Vec::new();
+        for v in self.sets.values(m.table, m.right)? {
+            names.push(match (v.as_str(), v.as_u64()) {
+                (Some("default"), _) if group => "0".to_string(),
+                (Some(s), _) if !group => s.to_string(),
+                (None, Some(n)) if group => n.to_string(),
+                (None, Some(1)) => "ether".to_string(),
+                (None, Some(772)) => "loopback".to_string(),
+                _ => return Err(format!("value {v} of 'meta {k}'")),
+            });
+        }
+        d.interfaces.push(InterfaceTest {
+            out: k.starts_with('o'),
+            not,
+            names,
+            of: match group {
+                true => Property::Group,
+                false => Property::Type,
+            },
+        });
+        Ok(())
     }
 
     fn payload(
@@ -247,12 +330,20 @@ impl Reader<'_> {
                 d.tests.push(self.ports(field, m)?);
             }
             ("tcp", "flags") => self.flags(None, m, d)?,
+            ("ether", _) => {
+                let not = negated(m.op, "'ether'")?;
+                let values = self.sets.values(m.table, m.right)?;
+                d.ask(asks::frame(field, &values)?, not);
+            }
             ("icmp" | "icmpv6", "type" | "code") => {
                 need(self.family.icmp(), self.family, d);
                 let family = self.family;
                 let word = family.icmp_word();
                 let at = if field == "type" { 0 } else { 1 };
-                let by_name = |s: &str| icmp_type(family, s).map(|(t, _)| u32::from(t));
+                let by_name = |s: &str| match at {
+                    0 => icmp_type(family, s).map(|(t, _)| u32::from(t)),
+                    _ => icmp_code(family, s),
+                };
                 d.tests
                     .push(self.named(&format!("{word}[{at}:1]"), 255, m, &by_name)?);
             }
@@ -280,7 +371,29 @@ impl Reader<'_> {
                     out: k.starts_with('o'),
                     not,
                     names,
+                    of: Property::Name,
                 });
+                Ok(())
+            }
+            "iifgroup" | "oifgroup" | "iiftype" | "oiftype" => self.property(k, m, d),
+            "pkttype" => {
+                let not = negated(m.op, k)?;
+                let values = self.sets.values(m.table, m.right)?;
+                let kinds = asks::kinds(&values)?;
+                match kinds.as_slice() {
+                    [one] => d.ask(Question::Kind(*one), not),
+                    // none of them
+                    all if not => all.iter().for_each(|k| d.ask(Question::Kind(*k), true)),
+                    _ => return Err("several packet types are not supported; a rule each is".into()),
+                }
+                Ok(())
+            }
+            "length" => {
+                let test = match self.family {
+                    Family::V4 => self.number("ip[2:2]", 65_535, m)?,
+                    Family::V6 => return Err("match on 'meta length' of IPv6 is not supported".into()),
+                };
+                d.tests.push(test);
                 Ok(())
             }
             "nfproto" | "protocol" => {

@@ -5,6 +5,7 @@
 //! of forward ([`course`]). Families `ip` and `inet` are read for IPv4 rules, `ip6` and `inet` for
 //! IPv6 rules. JSON has no lines: places are those of each rule's text in the file.
 
+mod asks;
 mod cases;
 mod changes;
 mod course;

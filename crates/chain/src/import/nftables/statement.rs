@@ -3,6 +3,8 @@
 use super::cases::Case;
 use super::changes;
 use super::expr::{Draft, Reader};
+use super::limit::limit;
+use crate::import::asks::Question;
 use crate::import::chains::{ChainRule, Target};
 use crate::import::mark::{Change, MarkTest};
 use serde_json::Value;
@@ -94,7 +96,12 @@ impl Reader<'_> {
                 }
             }
             "vmap" => rule.cases = Some(self.verdict_map(v, table, d)?),
-            "limit" => d.limit(v, rule.cases.is_some())?,
+            "limit" => {
+                let question = Question::Limit(limit(v)?);
+                d.ask_counting("statement 'limit'", question, rule.cases.is_some())?;
+            }
+            // what it remembers is forwarded as all else is
+            "flow" => {}
             other => return Err(format!("statement '{other}' is not supported")),
         }
         Ok(())
@@ -129,7 +136,7 @@ impl Rule {
             return Err(errors);
         }
         let refused = (!errors.is_empty()).then(|| errors.join("; "));
-        let rate = d.rate();
+        let asks = d.questions();
         let one = Case {
             tests: Vec::new(),
             interfaces: Vec::new(),
@@ -142,7 +149,7 @@ impl Rule {
             interfaces: [d.interfaces.clone(), case.interfaces].concat(),
             own: [d.own.clone(), case.own].concat(),
             marks: [d.marks.clone(), case.marks].concat(),
-            rate: rate.clone(),
+            asks: asks.clone(),
             changes: made.clone(),
             refused: refused.clone(),
             target: case.target.unwrap_or_else(|| target.clone()),
