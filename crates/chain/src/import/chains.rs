@@ -92,6 +92,8 @@ pub struct Interfaces {
     pub groups: [u32; 2],
     /// The smaller one of both ports' MTUs, if it is said.
     pub mtu: Option<u16>,
+    /// Sets that rules ask for, if they are known.
+    pub sets: Option<Arc<super::ipset::IpSets>>,
 }
 
 /// Which way packets go, and which interfaces are known.

@@ -9,6 +9,7 @@ pub mod classbench;
 pub mod click_list;
 mod headers;
 mod host;
+mod ipset;
 pub mod iptables;
 mod limits;
 mod mark;
@@ -33,6 +34,7 @@ mod walk_tests;
 
 pub use chains::Interfaces;
 pub(crate) use headers::LEAST_MTU;
+pub use ipset::IpSets;
 pub use asks::Asked;
 pub(crate) use routes::warn as warn_of_routes;
 pub use routes::{

@@ -271,8 +271,19 @@ pub enum RuleFormat {
     Classbench,
     /// What `iptables-save` (for IPv6: `ip6tables-save`) prints.
     Iptables,
-    /// What `nft -j list ruleset` prints.
+    /// What `nft -j list ruleset` or `nft list ruleset` prints, or a file for `nft -f`.
     Nftables,
+}
+
+/// Does a file in nft's language begin with this line?
+fn begins_nft(l: &str) -> bool {
+    let mut words = l.split_whitespace();
+    match (words.next(), words.next()) {
+        (Some("table" | "define" | "include"), Some(_)) => true,
+        (Some("add" | "flush" | "delete" | "destroy" | "create"), Some("table")) => true,
+        (Some("flush"), Some(ruleset)) => ruleset.trim_end_matches(';') == "ruleset",
+        _ => false,
+    }
 }
 
 /// Guesses a rule file's format from its first line that says anything.
@@ -283,7 +294,7 @@ fn detect(text: &str) -> RuleFormat {
         .find(|l| !l.is_empty() && !l.starts_with('#'));
     match first {
         Some(l) if l.starts_with('@') => RuleFormat::Classbench,
-        Some(l) if l.starts_with('{') => RuleFormat::Nftables,
+        Some(l) if l.starts_with('{') || begins_nft(l) => RuleFormat::Nftables,
         Some(l) if l.starts_with('*') => RuleFormat::Iptables,
         _ => RuleFormat::Click,
     }

@@ -13,7 +13,7 @@ use super::{ClickText, KindCx, NOT_IP, VLAN_TAGGED, discard};
 use crate::edit::{self, ListEdit};
 use crate::file::Loc;
 use crate::import::{
-    Family, LEAST_MTU, Onward, ReadOptions, Rule, RuleFormat, RuleSet, Sections, Stage, Verdict,
+    Family, IpSets, LEAST_MTU, Onward, ReadOptions, Rule, RuleFormat, RuleSet, Sections, Stage, Verdict,
     click_list, read_rules,
 };
 use crate::rules::{self, RulePlace};
@@ -45,6 +45,8 @@ pub struct Firewall {
     /// For rule files without verdicts: every N-th rule denies, the others allow. 0: all allow.
     #[serde(default)]
     pub deny_every: u32,
+    /// For iptables: what `ipset save` prints, if rules ask for sets (`-m set --match-set`).
+    pub sets_file: Option<Loc<String>>,
     /// For iptables and nftables: which chain is taken, `CHAIN` or `TABLE/CHAIN`; the one that forwarded packets pass
     /// if not given.
     pub chain: Option<String>,
@@ -280,6 +282,7 @@ impl Firewall {
                 .map(|g| g.unwrap_or(0)),
             networks: own.by_port(),
             mtu: self.mtu(cx),
+            sets: self.sets(cx),
         };
         let options = ReadOptions {
             format: self.format,
@@ -372,6 +375,24 @@ impl Firewall {
             nat,
             stages,
             host: None,
+        }
+    }
+
+    /// The sets of ipset; what is wrong with their file is said.
+    fn sets(&self, cx: &mut KindCx<'_>) -> Option<Arc<IpSets>> {
+        let f = self.sets_file.as_ref()?;
+        let span = cx.at(f);
+        let (file, text) = cx.reader.read(&f.value, span)?;
+        match IpSets::parse(&text) {
+            Ok(sets) => Some(Arc::new(sets)),
+            Err(errors) => {
+                // enough to mend the file
+                for (line, message) in errors.into_iter().take(20) {
+                    let at = cx.reader.line_span(file, line as usize);
+                    cx.reader.error(at, message);
+                }
+                None
+            }
         }
     }
 

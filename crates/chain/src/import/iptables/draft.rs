@@ -92,7 +92,7 @@ impl Draft {
                 });
             }
             "conntrack" | "state" | "comment" | "iprange" | "ttl" | "hl" | "addrtype"
-            | "policy" => {}
+            | "policy" | "set" => {}
             "owner" => {
                 return Err("match 'owner' is not supported: sockets are not known here".into());
             }

@@ -166,6 +166,19 @@ impl Rules<'_> {
                 d.asks(w, v, not)
             }
             "-m" | "--match" => d.load(value(w, it, &mut not)?, self.family == Family::V6),
+            "--match-set" => {
+                let (name, sides) = (value(w, it, &mut not)?, value(w, it, &mut not)?);
+                let sets = self.interfaces.sets.as_ref().ok_or_else(|| {
+                    format!(
+                        "the rule asks for set '{name}' of ipset: give what 'ipset save' prints with 'sets-file: FILE'"
+                    )
+                })?;
+                let test = sets.test(name, sides, self.family)?;
+                d.add(Some("set"), negate(test, not));
+                Ok(())
+            }
+            // who counts is not told
+            "--update-counters" | "--update-subcounters" => Ok(()),
             "--loose" | "--accept-local" | "--validmark" | "--invert" if d.reverse.is_some() => {
                 reverse(w, d)
             }

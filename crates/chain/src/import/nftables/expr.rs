@@ -311,6 +311,10 @@ impl Reader<'_> {
             ("ip", "ttl") => d.tests.push(self.number("ip[8:1]", 255, m)?),
             ("ip", "length") => d.tests.push(self.number("ip[2:2]", 65_535, m)?),
             ("ip", "id") => d.tests.push(self.number("ip[4:2]", 65_535, m)?),
+            ("ip6", "nexthdr") => {
+                let t = self.named("ip[6:1]", 255, m, &set::protocol_name)?;
+                d.tests.push(t);
+            }
             ("ip6", "hoplimit") => d.tests.push(self.number("ip[7:1]", 255, m)?),
             ("tcp" | "udp", "sport" | "dport") => {
                 need(if protocol == "tcp" { 6 } else { 17 }, self.family, d);

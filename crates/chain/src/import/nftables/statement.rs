@@ -102,6 +102,13 @@ impl Reader<'_> {
             }
             // what it remembers is forwarded as all else is
             "flow" => {}
+            "set" => {
+                let op = v.get("op").and_then(Value::as_str).unwrap_or("add");
+                let name = v.get("set").and_then(Value::as_str).unwrap_or("@set");
+                return Err(format!(
+                    "statement '{op} {name}' is not supported: rules do not change sets here"
+                ));
+            }
             other => return Err(format!("statement '{other}' is not supported")),
         }
         Ok(())
