@@ -294,7 +294,10 @@ mod tests {
         ] {
             let mut r = rule(vec![ask]);
             resolve(&mut r, devices);
-            assert_eq!((r.tests, r.asks.len()), (tests.into_iter().map(String::from).collect(), left));
+            assert_eq!(
+                (r.tests, r.asks.len()),
+                (tests.into_iter().map(String::from).collect(), left)
+            );
         }
     }
 }

@@ -185,11 +185,35 @@ mod tests {
         for (of, name, way, devices, holds) in [
             (Property::Group, "2", Way::Up, Devices::Both, (true, false)),
             (Property::Group, "2", Way::Down, Devices::In, (false, true)),
-            (Property::Group, "0", Way::Up, Devices::InLoop, (true, false)),
+            (
+                Property::Group,
+                "0",
+                Way::Up,
+                Devices::InLoop,
+                (true, false),
+            ),
             // of no interface, nothing holds
-            (Property::Group, "0", Way::Down, Devices::Out, (false, false)),
-            (Property::Type, "ether", Way::Down, Devices::Both, (true, false)),
-            (Property::Type, "loopback", Way::Up, Devices::InLoop, (true, false)),
+            (
+                Property::Group,
+                "0",
+                Way::Down,
+                Devices::Out,
+                (false, false),
+            ),
+            (
+                Property::Type,
+                "ether",
+                Way::Down,
+                Devices::Both,
+                (true, false),
+            ),
+            (
+                Property::Type,
+                "loopback",
+                Way::Up,
+                Devices::InLoop,
+                (true, false),
+            ),
         ] {
             let at = (way, devices);
             let found = [false, true].map(|not| test(of, not, name).holds(at, &names));

@@ -160,7 +160,9 @@ impl IpSets {
         let side = |s: &str| match s {
             "src" => Ok(true),
             "dst" => Ok(false),
-            _ => Err(format!("'{sides}': expected src or dst, or several with commas")),
+            _ => Err(format!(
+                "'{sides}': expected src or dst, or several with commas"
+            )),
         };
         let sides = sides.split(',').map(side).collect::<Result<Sides, _>>()?;
         let set = self.get(name)?;
@@ -203,7 +205,9 @@ impl Set {
         }
         let wrong = |line: &u32, e: String| format!("set '{name}', line {line}: {e}");
         if self.elements.iter().any(|e| e.1) {
-            return self.with_exceptions(parts, sides, family).map_err(|(l, e)| wrong(&l, e));
+            return self
+                .with_exceptions(parts, sides, family)
+                .map_err(|(l, e)| wrong(&l, e));
         }
         // a run of addresses alone is as few networks as it needs
         if let [Part::Address] = parts.as_slice() {
@@ -289,7 +293,9 @@ fn joined(mut all: Vec<Range>) -> Vec<Range> {
 fn element(text: &str, parts: &[Part], sides: &Sides, family: Family) -> Result<String, String> {
     let values: Vec<&str> = text.split(',').collect();
     if values.len() != parts.len() {
-        return Err(format!("element '{text}' with other parts than its set has"));
+        return Err(format!(
+            "element '{text}' with other parts than its set has"
+        ));
     }
     let mut all = Vec::new();
     for ((value, part), side) in values.iter().zip(parts).zip(sides) {
@@ -377,7 +383,10 @@ mod tests {
     #[test]
     fn sets_are_expressions() {
         let four = |name, sides| of(name, sides, Family::V4).unwrap();
-        assert_eq!(four("lan", "src"), "(src net 10.0.0.0/8 or src host 192.168.1.5)");
+        assert_eq!(
+            four("lan", "src"),
+            "(src net 10.0.0.0/8 or src host 192.168.1.5)"
+        );
         assert_eq!(
             four("part", "dst"),
             "(dst net 10.1.2.0/24 or (not dst net 10.1.0.0/16 && dst net 10.0.0.0/8))"
@@ -391,22 +400,48 @@ mod tests {
         assert_eq!(four("web", "dst"), "false");
         assert!(four("high", "dst").starts_with("((tcp or udp) && "));
         assert_eq!(four("six", "src"), "false");
-        assert_eq!(of("six", "src", Family::V6).unwrap(), "src host 2001:db8::1");
-        assert_eq!(of("both", "src", Family::V6).unwrap(), "src host 2001:db8::1");
+        assert_eq!(
+            of("six", "src", Family::V6).unwrap(),
+            "src host 2001:db8::1"
+        );
+        assert_eq!(
+            of("both", "src", Family::V6).unwrap(),
+            "src host 2001:db8::1"
+        );
         assert_eq!(four("both", "src"), four("lan", "src"));
         assert_eq!(four("nothing", "src"), "false");
     }
 
     #[test]
     fn what_is_refused() {
-        assert!(of("none", "src", Family::V4).unwrap_err().contains("not in the file"));
-        assert!(of("lan", "up", Family::V4).unwrap_err().contains("src or dst"));
-        assert!(of("cards", "src", Family::V4).unwrap_err().contains("hash:mac"));
+        assert!(
+            of("none", "src", Family::V4)
+                .unwrap_err()
+                .contains("not in the file")
+        );
+        assert!(
+            of("lan", "up", Family::V4)
+                .unwrap_err()
+                .contains("src or dst")
+        );
+        assert!(
+            of("cards", "src", Family::V4)
+                .unwrap_err()
+                .contains("hash:mac")
+        );
         let wrong = |text: &str| IpSets::parse(text).unwrap_err()[0].clone();
         assert_eq!(wrong("create a hash:ip timeout 5").0, 1);
-        assert!(wrong("create a hash:ip\nadd a 1.2.3.4 timeout 5").1.contains("expires"));
+        assert!(
+            wrong("create a hash:ip\nadd a 1.2.3.4 timeout 5")
+                .1
+                .contains("expires")
+        );
         assert!(wrong("add a 1.2.3.4").1.contains("not been created"));
         assert!(wrong("flush").1.contains("ipset save"));
-        assert!(wrong("create a hash:ip\ncreate a hash:ip").1.contains("twice"));
+        assert!(
+            wrong("create a hash:ip\ncreate a hash:ip")
+                .1
+                .contains("twice")
+        );
     }
 }

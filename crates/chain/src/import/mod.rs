@@ -4,6 +4,8 @@
 //! Whatever an importer cannot express exactly is an error that names it: nothing is dropped silently.
 
 mod asks;
+#[cfg(test)]
+mod asks_tests;
 mod chains;
 pub mod classbench;
 pub mod click_list;
@@ -32,10 +34,10 @@ mod walk;
 #[cfg(test)]
 mod walk_tests;
 
+pub use asks::Asked;
 pub use chains::Interfaces;
 pub(crate) use headers::LEAST_MTU;
 pub use ipset::IpSets;
-pub use asks::Asked;
 pub(crate) use routes::warn as warn_of_routes;
 pub use routes::{
     Hop, PlacedRoute, Route, RouteKind, Selection, parse_route, read_routes, select, shares,

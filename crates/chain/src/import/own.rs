@@ -359,8 +359,13 @@ mod tests {
                      203.0.113.1 or src net 127.0.0.0/8)";
         let up = "src net 192.168.1.1/24";
         assert_eq!(of(false, false, Way::Up), format!("(({up}) && {never})"));
-        assert_eq!(of(false, false, Way::Down), format!("((not {up}) && {never})"));
+        assert_eq!(
+            of(false, false, Way::Down),
+            format!("((not {up}) && {never})")
+        );
         assert_eq!(of(true, false, Way::Up), format!("(true && {never})"));
-        assert!(of(false, true, Way::Up).starts_with(&format!("((({up}) or (src host 192.168.1.1 or ")));
+        assert!(
+            of(false, true, Way::Up).starts_with(&format!("((({up}) or (src host 192.168.1.1 or "))
+        );
     }
 }

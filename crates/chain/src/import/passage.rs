@@ -240,7 +240,9 @@ fn rule(verdict: Verdict, d: Decides) -> Rule {
 /// A rule does something else.
 pub fn translations(w: Walked) -> Result<(Vec<NatRule>, Sections<NatRule>), (u32, String)> {
     let rate = w.sections.iter().find_map(|s| match s {
-        Section::Ask { asked, line, .. } if matches!(asked.question, Question::Limit(_)) => Some(*line),
+        Section::Ask { asked, line, .. } if matches!(asked.question, Question::Limit(_)) => {
+            Some(*line)
+        }
         _ => None,
     });
     if let Some(line) = rate {

@@ -1,8 +1,8 @@
 //! Firewall rules, whatever they were written in.
 
+use super::asks::Asked;
 use super::chains::Interfaces;
 use super::iptables::Request;
-use super::asks::Asked;
 use super::precedence::{mixed, warn};
 use super::terms::Family;
 use crate::error::Reader;

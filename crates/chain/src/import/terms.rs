@@ -335,7 +335,10 @@ pub fn icmp_code(family: Family, s: &str) -> Result<u32, String> {
         (Family::V6, "port-unreachable") => 4,
         (Family::V6, "policy-fail") => 5,
         (Family::V6, "reject-route") => 6,
-        (_, s) => s.parse::<u8>().map_err(|_| format!("ICMP code '{s}'"))?.into(),
+        (_, s) => s
+            .parse::<u8>()
+            .map_err(|_| format!("ICMP code '{s}'"))?
+            .into(),
     })
 }
 

@@ -237,15 +237,18 @@ impl<'a> Walk<'a, '_> {
             let granted = if i == from { granted } else { 0 };
             let asked = Asked::of(r, granted);
             let does = self.does(asked, state).map_err(|why| (r.line, why))?;
-            // a rule that does nothing keeps a rate for nobody
-            if does == Does::Nothing || asked.ask.is_some() && idle(r, granted) {
+            if does == Does::Nothing {
                 continue;
             }
-            let mut tests = asked.tests.to_vec();
             if let (Some(why), Does::Takes(..)) = (&r.refused, &does) {
                 self.refused.push((r.line, why.clone()));
                 continue;
             }
+            // a rule that does nothing keeps a rate for nobody
+            if asked.ask.is_some() && idle(r, granted) {
+                continue;
+            }
+            let mut tests = asked.tests.to_vec();
             match (asked.own.iter())
                 .map(|o| o.test(self.at, self.names))
                 .collect()
@@ -528,9 +531,7 @@ impl<'a> Walk<'a, '_> {
 /// Does nothing come of the questions of a rule, behind so many of them?
 fn idle(r: &ChainRule, granted: usize) -> bool {
     let notes = |a: &asks::Ask| matches!(a.question, Question::Recent(_));
-    r.target == Target::Nothing
-        && r.changes.is_empty()
-        && !r.asks.iter().skip(granted).any(notes)
+    r.target == Target::Nothing && r.changes.is_empty() && !r.asks.iter().skip(granted).any(notes)
 }
 
 /// What has become of the packets that a rule takes.

@@ -280,7 +280,11 @@ impl Run<'_> {
             let Question::Limit(limit) = ask.question else {
                 panic!("{ask:?}");
             };
-            let number = if n > 0 { format!("_{n}") } else { String::new() };
+            let number = if n > 0 {
+                format!("_{n}")
+            } else {
+                String::new()
+            };
             self.buckets.push(format!("{}{number}", r.line));
             let holds = within(limit, self.is) != limit.over;
             if holds == ask.not || !self.holds(&ask.behind.tests, &ask.behind.marks) {

@@ -13,8 +13,8 @@ use super::{ClickText, KindCx, NOT_IP, VLAN_TAGGED, discard};
 use crate::edit::{self, ListEdit};
 use crate::file::Loc;
 use crate::import::{
-    Family, IpSets, LEAST_MTU, Onward, ReadOptions, Rule, RuleFormat, RuleSet, Sections, Stage, Verdict,
-    click_list, read_rules,
+    Family, IpSets, LEAST_MTU, Onward, ReadOptions, Rule, RuleFormat, RuleSet, Sections, Stage,
+    Verdict, click_list, read_rules,
 };
 use crate::rules::{self, RulePlace};
 use lists::{Lists, Passage};

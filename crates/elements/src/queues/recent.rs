@@ -237,7 +237,10 @@ impl Element for RecentList {
             "list" => {
                 let line = |(a, e): (&IpAddr, &Entry)| {
                     let last = e.stamps.back().copied().unwrap_or(0);
-                    let (s, ns) = (last.div_euclid(1_000_000_000), last.rem_euclid(1_000_000_000));
+                    let (s, ns) = (
+                        last.div_euclid(1_000_000_000),
+                        last.rem_euclid(1_000_000_000),
+                    );
                     format!("{a} {} {s}.{ns:09}\n", e.stamps.len())
                 };
                 list.entries.iter().map(line).collect()

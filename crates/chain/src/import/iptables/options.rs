@@ -80,14 +80,8 @@ impl Rules<'_> {
             });
         }
         let asks = d.questions(self.family, &mut errors);
-        // what may come to no packet is refused where one comes to it
-        let idle = !d.base.marks.is_empty() || !d.interfaces.is_empty();
-        let refused = (idle && !errors.is_empty()).then(|| errors.join("; "));
-        if !idle && !errors.is_empty() {
-            let line = raw.line;
-            self.errors.extend(errors.into_iter().map(|e| (line, e)));
-            return None;
-        }
+        // what comes to no packet is in nobody's way: it is refused where one comes to it
+        let refused = (!errors.is_empty()).then(|| errors.join("; "));
         Some(ChainRule {
             tests: d.base.tests,
             interfaces: d.interfaces,
@@ -324,7 +318,9 @@ impl Rules<'_> {
         }
         if six && v.contains(',') {
             // xt_addrtype.c wants all of them at once then
-            return Err(format!("several address types ('{v}') of IPv6 are not supported"));
+            return Err(format!(
+                "several address types ('{v}') of IPv6 are not supported"
+            ));
         }
         d.conditions(Some("addrtype")).own.push(OwnTest {
             not,

@@ -66,13 +66,28 @@ impl QuestionDraft {
             QuestionDraft::Limit(_) => &["--limit", "--limit-burst"],
             QuestionDraft::Kind(_) => &["--pkt-type"],
             QuestionDraft::Mac(_) => &["--mac-source"],
-            QuestionDraft::String(_) => {
-                &["--string", "--hex-string", "--algo", "--from", "--to", "--icase"]
-            }
+            QuestionDraft::String(_) => &[
+                "--string",
+                "--hex-string",
+                "--algo",
+                "--from",
+                "--to",
+                "--icase",
+            ],
             QuestionDraft::Statistic(_) => &["--mode", "--probability", "--every", "--packet"],
             QuestionDraft::Recent(_) => &[
-                "--set", "--rcheck", "--update", "--remove", "--name", "--rsource", "--rdest",
-                "--mask", "--seconds", "--hitcount", "--reap", "--rttl",
+                "--set",
+                "--rcheck",
+                "--update",
+                "--remove",
+                "--name",
+                "--rsource",
+                "--rdest",
+                "--mask",
+                "--seconds",
+                "--hitcount",
+                "--reap",
+                "--rttl",
             ],
         };
         all.contains(&w)
@@ -181,7 +196,9 @@ impl RecentDraft {
                 return Ok(());
             }
             "--mask" => {
-                let mask = v.parse().map_err(|_| format!("'{w} {v}': expected a mask"))?;
+                let mask = v
+                    .parse()
+                    .map_err(|_| format!("'{w} {v}': expected a mask"))?;
                 self.mask = Some(mask);
                 return Ok(());
             }
@@ -338,7 +355,9 @@ fn hex_string(v: &str) -> Result<Vec<u8>, String> {
         let digits: Vec<u8> = part.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
         for pair in digits.chunks(2) {
             let text = std::str::from_utf8(pair).map_err(|_| wrong())?;
-            let byte = u8::from_str_radix(text, 16).ok().filter(|_| pair.len() == 2);
+            let byte = u8::from_str_radix(text, 16)
+                .ok()
+                .filter(|_| pair.len() == 2);
             out.push(byte.ok_or_else(wrong)?);
         }
     }
@@ -375,10 +394,20 @@ mod tests {
             "PayloadMatcher(0 string \"facebook.com\", BASE network, NOMATCH 1)"
         );
         assert_eq!(
-            of(&[("--hex-string", "|0D 0a|x"), ("--from", "20"), ("--to", "50"), ("--icase", "")]),
+            of(&[
+                ("--hex-string", "|0D 0a|x"),
+                ("--from", "20"),
+                ("--to", "50"),
+                ("--icase", "")
+            ]),
             "PayloadMatcher(0 hex \"0d 0a 78\" nocase offset 20 depth 30, BASE network, NOMATCH 1)"
         );
-        for bad in [&[("--hex-string", "|0|")][..], &[("--hex-string", "|00")], &[("--string", "")], &[]] {
+        for bad in [
+            &[("--hex-string", "|0|")][..],
+            &[("--hex-string", "|00")],
+            &[("--string", "")],
+            &[],
+        ] {
             assert!(of(bad).starts_with("Err"), "{bad:?}");
         }
         assert!(read("string", &[("--string", "x")]).is_err());
@@ -394,9 +423,19 @@ mod tests {
         let nth = [("--mode", "nth"), ("--every", "3"), ("--packet", "2")];
         assert_eq!(
             read("statistic", &nth),
-            Ok(Question::Turn { every: 3, from: 2, to: 2 })
+            Ok(Question::Turn {
+                every: 3,
+                from: 2,
+                to: 2
+            })
         );
-        assert!(read("statistic", &[("--mode", "nth"), ("--every", "2"), ("--packet", "2")]).is_err());
+        assert!(
+            read(
+                "statistic",
+                &[("--mode", "nth"), ("--every", "2"), ("--packet", "2")]
+            )
+            .is_err()
+        );
         assert!(read("statistic", &[("--mode", "random"), ("--probability", "2")]).is_err());
     }
 
@@ -407,7 +446,10 @@ mod tests {
             Ok(Question::Frame(vec!["6/001b2c0d0eff".into()]))
         );
         assert!(read("mac", &[("--mac-source", "00:1b")]).is_err());
-        assert_eq!(read("pkttype", &[("--pkt-type", "broadcast")]), Ok(Question::Kind(Kind::Broadcast)));
+        assert_eq!(
+            read("pkttype", &[("--pkt-type", "broadcast")]),
+            Ok(Question::Kind(Kind::Broadcast))
+        );
         assert!(read("pkttype", &[]).is_err());
     }
 

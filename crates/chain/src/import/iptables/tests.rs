@@ -198,8 +198,8 @@ fn rates() {
 /// The sections of a set's list: its rules with the sections that they lead to, or its bucket with those within its
 /// rate and beyond it.
 fn sections(set: &RuleSet) -> Vec<String> {
-    use crate::import::asks::Question;
     use super::super::rule::{Rule, Section};
+    use crate::import::asks::Question;
     let of = |rules: &[Rule]| -> String {
         let one = |(r, text): (&Rule, String)| match r.onward.as_ref().and_then(|o| o.section) {
             Some(n) => format!("{text} -> {n}"),

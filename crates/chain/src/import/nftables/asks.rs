@@ -131,7 +131,9 @@ pub(super) fn frame(field: &str, values: &[&Value]) -> Result<Question, String> 
 pub(super) fn numgen(n: &Value, op: &str, values: &[&Value]) -> Result<(Question, bool), String> {
     let number = |k: &str| n.get(k).and_then(Value::as_u64);
     let modulus = number("mod").and_then(|m| u32::try_from(m).ok());
-    let modulus = modulus.filter(|m| *m > 0).ok_or("a 'numgen' without 'mod'")?;
+    let modulus = modulus
+        .filter(|m| *m > 0)
+        .ok_or("a 'numgen' without 'mod'")?;
     let offset = number("offset").unwrap_or(0);
     let none = |s: &str| Err(format!("value '{s}'"));
     let [value] = values else {

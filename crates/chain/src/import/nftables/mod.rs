@@ -10,13 +10,14 @@ mod cases;
 mod changes;
 mod course;
 mod expr;
+mod hosts;
 mod limit;
 mod nat;
 mod set;
 mod statement;
-mod text;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use super::chains::{ChainRule, Target};
 use super::host;

@@ -31,7 +31,8 @@ fn unchanging(body: &Value, name: &str) -> Result<bool, String> {
     if !changes || elements.is_none_or(Vec::is_empty) {
         return Ok(changes);
     }
-    let expires = |e: &Value| e.pointer("/elem/timeout").is_some() || e.pointer("/elem/expires").is_some();
+    let expires =
+        |e: &Value| e.pointer("/elem/timeout").is_some() || e.pointer("/elem/expires").is_some();
     let expires = body.get("timeout").is_some() || elements.is_some_and(|l| l.iter().any(expires));
     match expires {
         true => Err(format!("set '@{name}' whose elements expire")),

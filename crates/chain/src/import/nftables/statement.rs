@@ -137,11 +137,7 @@ impl Rule {
             let text = "a verdict behind 'tcp option maxseg size set' is not supported: give it a rule of its own";
             errors.push(text.into());
         }
-        // what may come to no packet is refused where one comes to it
-        let idle = !d.marks.is_empty() || !d.interfaces.is_empty();
-        if !errors.is_empty() && !idle {
-            return Err(errors);
-        }
+        // what comes to no packet is in nobody's way: it is refused where one comes to it
         let refused = (!errors.is_empty()).then(|| errors.join("; "));
         let asks = d.questions();
         let one = Case {

@@ -1,8 +1,8 @@
 //! Rule sets as `nft -j list ruleset` prints them.
 
 use super::*;
-use crate::import::chains::Interfaces;
 use crate::import::asks::{Asked, Question};
+use crate::import::chains::Interfaces;
 use crate::import::limits::Limit;
 use crate::import::rule::{Rule, Section, Traffic};
 

@@ -302,13 +302,7 @@ impl Writer<'_> {
     }
 
     /// Packets of which it holds, and the others.
-    fn ask(
-        &mut self,
-        t: &mut ClickText,
-        n: usize,
-        asked: &Asked,
-        (holds, fails): (usize, usize),
-    ) {
+    fn ask(&mut self, t: &mut ClickText, n: usize, asked: &Asked, (holds, fails): (usize, usize)) {
         let element = self.section(n);
         let (before, text, behind, outputs) = asked.element();
         let mut asks = element.clone();

@@ -22,7 +22,8 @@ pub enum Token {
 pub type Placed = (Token, u32);
 
 const SIGNS: [&str; 19] = [
-    "==", "!=", "<=", ">=", "<<", ">>", "{", "}", "(", ")", ",", "=", "<", ">", "&", "|", "^", "!", "/",
+    "==", "!=", "<=", ">=", "<<", ">>", "{", "}", "(", ")", ",", "=", "<", ">", "&", "|", "^", "!",
+    "/",
 ];
 
 /// Ends a word.
@@ -54,7 +55,10 @@ pub fn tokens(text: &str) -> Result<Vec<Placed>, (u32, String)> {
                 out.push((Token::End, line));
                 rest = behind;
             }
-            '\\' if behind.trim_start_matches(['\r', ' ', '\t']).starts_with('\n') => {
+            '\\' if behind
+                .trim_start_matches(['\r', ' ', '\t'])
+                .starts_with('\n') =>
+            {
                 // the line goes on
                 let end = behind.find('\n').map_or(behind.len(), |i| i + 1);
                 line += 1;
@@ -62,7 +66,9 @@ pub fn tokens(text: &str) -> Result<Vec<Placed>, (u32, String)> {
             }
             '#' => rest = &behind[behind.find('\n').unwrap_or(behind.len())..],
             '"' => {
-                let end = behind.find('"').ok_or((line, "a string without an end".to_string()))?;
+                let end = behind
+                    .find('"')
+                    .ok_or((line, "a string without an end".to_string()))?;
                 let text = &behind[..end];
                 out.push((Token::Text(text.to_string()), line));
                 line += u32::try_from(text.matches('\n').count()).unwrap_or(0);
@@ -190,7 +196,10 @@ mod tests {
             shown("ip6 saddr fd00::/8 tcp dport {80,443} accept # x\n"),
             "ip6 saddr fd00::/8 tcp dport '{' 80 ',' 443 '}' accept ; ;"
         );
-        assert_eq!(shown("vmap { ipv6: jump a, new:accept }"), "vmap '{' ipv6 ':' jump a ',' new ':' accept '}' ;");
+        assert_eq!(
+            shown("vmap { ipv6: jump a, new:accept }"),
+            "vmap '{' ipv6 ':' jump a ',' new ':' accept '}' ;"
+        );
         assert_eq!(shown("dnat to 10.0.0.1:80"), "dnat to 10.0.0.1:80 ;");
         assert_eq!(shown("a \\\n b!=\"c d\""), "a b '!=' \"c d\" ;");
     }

@@ -214,11 +214,16 @@ impl Parser {
                 self.included += 1;
                 return Ok(());
             }
-            return Err((line, format!("'{file}' is included: put what it says into this file")));
+            return Err((
+                line,
+                format!("'{file}' is included: put what it says into this file"),
+            ));
         }
         let command = self.name("a command")?;
         let object = match command.as_str() {
-            "add" | "create" | "insert" | "flush" | "delete" | "destroy" => self.name("an object")?,
+            "add" | "create" | "insert" | "flush" | "delete" | "destroy" => {
+                self.name("an object")?
+            }
             _ => return Err((line, format!("command '{command}' is not supported"))),
         };
         match (command.as_str(), object.as_str()) {
@@ -234,13 +239,15 @@ impl Parser {
                     name: String::new(),
                 };
                 let all = command != "flush";
-                self.objects.retain(|o| !(name.is(o) && (all || o.kind == "rule")));
+                self.objects
+                    .retain(|o| !(name.is(o) && (all || o.kind == "rule")));
                 Ok(())
             }
             ("flush", "chain") => {
                 let name = self.full_name()?;
                 let chain = |o: &Object| o.body.get("chain").is_some_and(|c| *c == name.name);
-                self.objects.retain(|o| !(o.kind == "rule" && name.is(o) && chain(o)));
+                self.objects
+                    .retain(|o| !(o.kind == "rule" && name.is(o) && chain(o)));
                 Ok(())
             }
             ("add" | "create", "table") => self.table(),
@@ -265,14 +272,19 @@ impl Parser {
                 let elements = self.elements()?;
                 self.add_elements(&name, elements)
             }
-            _ => Err((line, format!("command '{command} {object}' is not supported"))),
+            _ => Err((
+                line,
+                format!("command '{command} {object}' is not supported"),
+            )),
         }
     }
 
     fn table_name(&mut self) -> Read<(String, String)> {
         let first = self.name("a table")?;
         match first.as_str() {
-            "ip" | "ip6" | "inet" | "arp" | "bridge" | "netdev" => Ok((first, self.name("a table")?)),
+            "ip" | "ip6" | "inet" | "arp" | "bridge" | "netdev" => {
+                Ok((first, self.name("a table")?))
+            }
             _ => Ok(("ip".into(), first)),
         }
     }
@@ -512,7 +524,9 @@ impl Parser {
                 }
                 "type" | "typeof" | "size" | "gc-interval" | "auto-merge" | "policy"
                 | "comment" | "counter" => self.skip_line(),
-                other => return self.wrong(format!("'{other}' of set '{}' is not known", name.name)),
+                other => {
+                    return self.wrong(format!("'{other}' of set '{}' is not known", name.name));
+                }
             }
         }
         if !flags.is_empty() {

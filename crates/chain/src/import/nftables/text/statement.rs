@@ -101,8 +101,9 @@ impl Parser {
         let op = self.operator();
         let bits = left.pointer("/payload/field").is_some_and(|f| f == "flags")
             || ["/ct/key"].iter().any(|k| {
-                left.pointer(k)
-                    .is_some_and(|k| matches!(k.as_str(), Some("state" | "status" | "event" | "label")))
+                left.pointer(k).is_some_and(|k| {
+                    matches!(k.as_str(), Some("state" | "status" | "event" | "label"))
+                })
             });
         // `tcp flags ! syn`, as newer versions have it
         if op.is_none() && self.take_sign("!") {
@@ -275,7 +276,10 @@ impl Parser {
         let mut all = Vec::new();
         // Bound: each turn takes a token
         while let Token::Word(w) = self.peek().clone() {
-            if !matches!(w.as_str(), "random" | "fully-random" | "persistent" | "netmap") {
+            if !matches!(
+                w.as_str(),
+                "random" | "fully-random" | "persistent" | "netmap"
+            ) {
                 break;
             }
             all.push(w);
@@ -354,7 +358,9 @@ fn ends(text: &str) -> (&str, Option<&str>) {
         return (a, port.strip_prefix(':'));
     }
     match text.matches(':').count() {
-        1 => text.split_once(':').map_or((text, None), |(a, p)| (a, Some(p))),
+        1 => text
+            .split_once(':')
+            .map_or((text, None), |(a, p)| (a, Some(p))),
         _ => (text, None),
     }
 }

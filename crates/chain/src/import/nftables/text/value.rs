@@ -10,15 +10,29 @@ const MAX_DEPTH: usize = 16;
 
 /// Headers whose fields are asked for by name.
 const HEADERS: [&str; 16] = [
-    "ip", "ip6", "tcp", "udp", "icmp", "icmpv6", "ether", "arp", "vlan", "th", "esp", "ah", "comp", "sctp", "dccp",
-    "udplite",
+    "ip", "ip6", "tcp", "udp", "icmp", "icmpv6", "ether", "arp", "vlan", "th", "esp", "ah", "comp",
+    "sctp", "dccp", "udplite",
 ];
 /// Extension headers.
 const EXTENSIONS: [&str; 6] = ["hbh", "frag", "dst", "mh", "srh", "rt"];
 /// Meta keys that stand alone.
 const META: [&str; 16] = [
-    "iif", "oif", "iifname", "oifname", "iiftype", "oiftype", "mark", "skuid", "skgid", "iifgroup", "oifgroup",
-    "pkttype", "cpu", "cgroup", "rtclassid", "nftrace",
+    "iif",
+    "oif",
+    "iifname",
+    "oifname",
+    "iiftype",
+    "oiftype",
+    "mark",
+    "skuid",
+    "skgid",
+    "iifgroup",
+    "oifgroup",
+    "pkttype",
+    "cpu",
+    "cgroup",
+    "rtclassid",
+    "nftrace",
 ];
 
 impl Parser {
@@ -32,7 +46,16 @@ impl Parser {
             || META.contains(&w.as_str())
             || matches!(
                 w.as_str(),
-                "meta" | "ct" | "fib" | "numgen" | "jhash" | "symhash" | "exthdr" | "socket" | "osf" | "ipsec"
+                "meta"
+                    | "ct"
+                    | "fib"
+                    | "numgen"
+                    | "jhash"
+                    | "symhash"
+                    | "exthdr"
+                    | "socket"
+                    | "osf"
+                    | "ipsec"
             )
     }
 
@@ -120,13 +143,27 @@ impl Parser {
             "exthdr" => Ok(json!({ "exthdr": { "name": self.name("a header")? } })),
             // of a route, or of the routing header
             "rt" => match self.name("a field")?.as_str() {
-                key @ ("classid" | "nexthop" | "mtu" | "ipsec") => Ok(json!({ "rt": { "key": key } })),
+                key @ ("classid" | "nexthop" | "mtu" | "ipsec") => {
+                    Ok(json!({ "rt": { "key": key } }))
+                }
                 field => Ok(json!({ "exthdr": { "name": "rt", "field": field } })),
             },
             "tcp" if self.take("option") => {
                 let name = self.name("an option")?;
                 let field = match self.peek() {
-                    Token::Word(w) if matches!(w.as_str(), "size" | "kind" | "length" | "count" | "left" | "right" | "tsval" | "tsecr") => {
+                    Token::Word(w)
+                        if matches!(
+                            w.as_str(),
+                            "size"
+                                | "kind"
+                                | "length"
+                                | "count"
+                                | "left"
+                                | "right"
+                                | "tsval"
+                                | "tsecr"
+                        ) =>
+                    {
                         Some(self.name("a field")?)
                     }
                     _ => None,
