@@ -169,3 +169,58 @@ pub(super) fn numgen(n: &Value, op: &str, values: &[&Value]) -> Result<(Question
     };
     Ok((question, not))
 }
+
+/// `tcp option maxseg size 0`, `tcp option sack-perm exists`: a question, and whether the opposite is meant.
+pub(super) fn tcp_option(
+    o: &Value,
+    op: &str,
+    values: &[&Value],
+) -> Result<(Question, bool), String> {
+    let name = o.get("name").and_then(Value::as_str).unwrap_or("");
+    let kind = match name {
+        "eol" => 0,
+        "nop" | "noop" => 1,
+        "maxseg" | "mss" => 2,
+        "window" => 3,
+        "sack-perm" | "sack-permitted" => 4,
+        "sack" => 5,
+        "timestamp" => 8,
+        "mptcp" => 30,
+        "fastopen" => 34,
+        "md5sig" => 19,
+        n => n.parse::<u8>().map_err(|_| format!("TCP option '{n}'"))?,
+    };
+    let [value] = values else {
+        return Err("a TCP option with several values is not supported; a rule each is".into());
+    };
+    let field = o.get("field").and_then(Value::as_str);
+    if let (None, Some(there)) = (field, value.as_bool()) {
+        let question = Question::Element(format!("TCPOptionCheck({kind})"));
+        return Ok((question, (op == "!=") == there));
+    }
+    let (offset, len) = match (kind, field) {
+        (_, Some("kind")) => (0, 1),
+        (_, Some("length")) => (1, 1),
+        (2, Some("size")) => (2, 2),
+        (3, Some("count")) => (2, 1),
+        (5, Some("left")) => (2, 4),
+        (5, Some("right")) => (6, 4),
+        (8, Some("tsval")) => (2, 4),
+        (8, Some("tsecr")) => (6, 4),
+        _ => return Err(format!("match on 'tcp option {name}' is not supported")),
+    };
+    let none = |s: &str| Err(format!("value '{s}'"));
+    let (lo, hi) = set::numbers(value, u32::MAX, &none)?;
+    let (from, to) = match op {
+        "==" | "in" | "!=" => (lo, hi),
+        "<=" => (0, hi),
+        ">=" => (lo, u32::MAX),
+        "<" if lo > 0 => (0, lo - 1),
+        ">" if hi < u32::MAX => (hi + 1, u32::MAX),
+        _ => return Err(format!("operator '{op}' on a TCP option")),
+    };
+    // of a segment without it, neither holds
+    let outside = if op == "!=" { ", OUTSIDE true" } else { "" };
+    let text = format!("TCPOptionCheck({kind}, {offset}, {len}, {from}, {to}{outside})");
+    Ok((Question::Element(text), false))
+}

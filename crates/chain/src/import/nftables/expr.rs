@@ -131,6 +131,13 @@ impl Reader<'_> {
             d.ask(question, not);
             return Ok(());
         }
+        if let Some(o) = left.get("tcp option") {
+            let values = self.sets.values(table, right)?;
+            need(6, self.family, d);
+            let (question, not) = asks::tcp_option(o, op, &values)?;
+            d.ask(question, not);
+            return Ok(());
+        }
         if let Some(h) = left.get("exthdr") {
             return self.extension(h, d);
         }

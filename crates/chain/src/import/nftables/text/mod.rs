@@ -317,7 +317,7 @@ impl Parser {
             let line = self.line();
             let mut kind = self.name("chain, set or map")?;
             if matches!(kind.as_str(), "comment" | "flags") {
-                self.skip_line();
+                self.skip_statement();
                 continue;
             }
             if kind == "ct" {
@@ -398,7 +398,7 @@ impl Parser {
                 continue;
             }
             if self.is_word("comment") || self.is_word("flags") {
-                self.skip_line();
+                self.skip_statement();
                 continue;
             }
             let (line, rule) = (self.line(), self.rule()?);
@@ -523,7 +523,7 @@ impl Parser {
                     body.insert("elem".into(), Value::Array(elements));
                 }
                 "type" | "typeof" | "size" | "gc-interval" | "auto-merge" | "policy"
-                | "comment" | "counter" => self.skip_line(),
+                | "comment" | "counter" => self.skip_statement(),
                 other => {
                     return self.wrong(format!("'{other}' of set '{}' is not known", name.name));
                 }

@@ -67,8 +67,8 @@ impl Parser {
         }
     }
 
-    /// What follows is refused with the statement.
-    fn skip_statement(&mut self) {
+    /// Goes to the end of a line or block; what stands there does not count, or is refused with what stands before.
+    pub(super) fn skip_statement(&mut self) {
         // Bound: the tokens
         while !matches!(self.peek(), Token::End | Token::Sign("}")) {
             self.at += 1;
