@@ -172,6 +172,11 @@ fn frames_strings_and_chance() {
             "RandomSample(0.250000000)",
         ),
         (
+            "tcp option maxseg size != 0 drop",
+            "TCPOptionCheck(2, 2, 2, 0, 0, OUTSIDE true)",
+        ),
+        ("tcp option sack-perm exists drop", "TCPOptionCheck(4)"),
+        (
             "numgen inc mod 4 == 1 drop",
             "TurnCheck(ask_inet_f_forward_1, 1, 1)",
         ),

@@ -13,6 +13,7 @@ pub(super) enum QuestionDraft {
     String(StringDraft),
     Statistic(Statistic),
     Recent(RecentDraft),
+    Mss(Option<(u16, u16)>),
 }
 
 /// `-m string`
@@ -56,6 +57,7 @@ impl QuestionDraft {
             "string" => QuestionDraft::String(StringDraft::default()),
             "statistic" => QuestionDraft::Statistic(Statistic::default()),
             "recent" => QuestionDraft::Recent(RecentDraft::default()),
+            "tcpmss" => QuestionDraft::Mss(None),
             _ => return None,
         })
     }
@@ -65,6 +67,7 @@ impl QuestionDraft {
         let all: &[&str] = match self {
             QuestionDraft::Limit(_) => &["--limit", "--limit-burst"],
             QuestionDraft::Kind(_) => &["--pkt-type"],
+            QuestionDraft::Mss(_) => &["--mss"],
             QuestionDraft::Mac(_) => &["--mac-source"],
             QuestionDraft::String(_) => &[
                 "--string",
@@ -115,6 +118,7 @@ impl QuestionDraft {
             w,
             "--pkt-type"
                 | "--mac-source"
+                | "--mss"
                 | "--string"
                 | "--hex-string"
                 | "--probability"
@@ -135,6 +139,11 @@ impl QuestionDraft {
         match (self, w) {
             (QuestionDraft::Limit(l), _) => return l.option(w, v),
             (QuestionDraft::Kind(k), _) => *k = Some(kind(v)?),
+            (QuestionDraft::Mss(mss), _) => {
+                let (lo, hi) = v.split_once(':').unwrap_or((v, v));
+                let (lo, hi) = (number(lo, 65_535)?, number(hi, 65_535)?);
+                *mss = Some((lo as u16, hi as u16));
+            }
             (QuestionDraft::Mac(m), _) => *m = Some(hardware_address(v)?),
             (QuestionDraft::String(s), "--string") => s.pattern = Some(v.as_bytes().to_vec()),
             (QuestionDraft::String(s), "--hex-string") => s.pattern = Some(hex_string(v)?),
@@ -168,6 +177,10 @@ impl QuestionDraft {
             QuestionDraft::Mac(m) => {
                 let m = m.ok_or("match 'mac' needs '--mac-source'")?;
                 Question::Frame(vec![format!("6/{m}")])
+            }
+            QuestionDraft::Mss(mss) => {
+                let (lo, hi) = mss.ok_or("match 'tcpmss' needs '--mss'")?;
+                Question::Element(format!("TCPOptionCheck(2, 2, 2, {lo}, {hi})"))
             }
             QuestionDraft::String(s) => Question::Element(s.element()?),
             QuestionDraft::Statistic(s) => s.question()?,
