@@ -378,6 +378,13 @@ impl Firewall {
         }
     }
 
+    /// The file with sets of ipset, as it stands there.
+    pub(crate) fn sets_text(&self, cx: &mut KindCx<'_>) -> Option<String> {
+        let f = self.sets_file.as_ref()?;
+        let span = cx.at(f);
+        cx.reader.read(&f.value, span).map(|(_, text)| text)
+    }
+
     /// The sets of ipset; what is wrong with their file is said.
     fn sets(&self, cx: &mut KindCx<'_>) -> Option<Arc<IpSets>> {
         let f = self.sets_file.as_ref()?;
