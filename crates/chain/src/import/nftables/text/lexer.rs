@@ -75,7 +75,7 @@ pub fn tokens(text: &str) -> Result<Vec<Placed>, (u32, String)> {
                 rest = &behind[end + 1..];
             }
             c if c.is_whitespace() => rest = behind,
-            _ => match SIGNS.iter().find(|s| rest.starts_with(**s)) {
+            _ => match SIGNS.into_iter().find(|s| rest.starts_with(*s)) {
                 Some(sign) => {
                     out.push((Token::Sign(sign), line));
                     rest = &rest[sign.len()..];
