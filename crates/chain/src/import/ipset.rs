@@ -191,7 +191,7 @@ impl IpSets {
 }
 
 impl Set {
-    fn test(&self, name: &str, sides: &Sides, family: Family) -> Result<String, String> {
+    fn test(&self, name: &str, sides: &[bool], family: Family) -> Result<String, String> {
         let parts = match &self.kind {
             Kind::Parts(parts) => parts,
             Kind::List => return Ok("false".into()),
@@ -230,7 +230,7 @@ impl Set {
     fn with_exceptions(
         &self,
         parts: &[Part],
-        sides: &Sides,
+        sides: &[bool],
         family: Family,
     ) -> Result<String, (u32, String)> {
         let mut all: Vec<(Range, bool)> = Vec::new();
@@ -290,7 +290,7 @@ fn joined(mut all: Vec<Range>) -> Vec<Range> {
 }
 
 /// The test for an element.
-fn element(text: &str, parts: &[Part], sides: &Sides, family: Family) -> Result<String, String> {
+fn element(text: &str, parts: &[Part], sides: &[bool], family: Family) -> Result<String, String> {
     let values: Vec<&str> = text.split(',').collect();
     if values.len() != parts.len() {
         return Err(format!(
@@ -393,7 +393,7 @@ mod tests {
         );
         assert_eq!(
             four("web", "dst,src"),
-            "((dst host 192.0.2.1 && tcp && src port >= 80 && src port <= 81) or \
+            "((dst host 192.0.2.1 && tcp && (src port >= 80 && src port <= 81)) or \
              (dst host 192.0.2.1 && icmp && icmp[0:1] == 8 && icmp[1:1] == 0))"
         );
         // with fewer sides than parts, it never holds
