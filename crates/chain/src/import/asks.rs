@@ -1,9 +1,9 @@
 //! What rules ask that an expression about headers cannot: rates, lists of addresses that have been seen, strings,
 //! chance, what a frame is addressed to.
 //!
-//! A rule with such a question is asked in parts. What stands before the question must hold of a packet; then an element
-//! of its own is asked, whatever comes of it. Of whom it holds, what stands behind it is asked, which may be another
-//! question; then the rule does what it does. How a list goes on for these and for all others is said by
+//! A rule with such a question is asked in parts. What stands before the question must hold of a packet; then an
+//! element of its own is asked, whatever comes of it. Of whom it holds, what stands behind it is asked, which may be
+//! another question; then the rule does what it does. How a list goes on for these and for all others is said by
 //! [`super::walk`].
 
 use super::chains::ChainRule;
@@ -25,7 +25,7 @@ pub enum Question {
     Frame(Vec<String>),
     /// Does it leave this element at output 0?
     Element(String),
-    /// Of all packets that come to the rule, one after the other numbered from 0 and again behind so many: is its number
+    /// Packets that come to the rule are numbered one after the other, from 0, and again behind so many: is the number
     /// in this range?
     Turn { every: u32, from: u32, to: u32 },
     /// Has its address been seen?

@@ -8,8 +8,9 @@
 //! the answer stands in the place of the question. Where the answer depends on the connection's mark, a section tells
 //! packets by that first.
 //!
-//! A rule with a question ([`super::asks`]) ends a section, too: a section of its own asks it, and of whom it holds goes
-//! on in one that begins with the rest of the rule. All others, asked or not, go on in one that begins behind the rule.
+//! A rule with a question ([`super::asks`]) ends a section, too: a section of its own asks it, and of whom it holds
+//! goes on in one that begins with the rest of the rule. All others, asked or not, go on in one that begins behind the
+//! rule.
 
 use super::asks::{self, Question};
 use super::chains::{At, ChainRule, InterfaceTest, Interfaces, Target};
@@ -135,7 +136,8 @@ impl<'a> Walk<'a, '_> {
         let n = self.numbers.len();
         if n >= MAX_SECTIONS {
             let text = format!(
-                "rules that change packets or marks and go on, or ask for rates, strings or lists, lead to more than {MAX_SECTIONS} lists"
+                "rules that change packets or marks and go on, or ask for rates, strings or lists, lead to more than \
+                 {MAX_SECTIONS} lists"
             );
             return Err((line.max(1), text));
         }
@@ -214,8 +216,8 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// Adds the rules of a chain from a place on. `before`: what holds of packets that come here; `callers`: where
-    /// those go on that come back; `line`: of the jump; `granted`: so many questions of the first rule hold. Gives back whether
-    /// all packets have been decided.
+    /// those go on that come back; `line`: of the jump; `granted`: so many questions of the first rule hold. Gives back
+    /// whether all packets have been decided.
     fn chain(
         &mut self,
         ((chain, from), granted): (Frame<'a>, usize),

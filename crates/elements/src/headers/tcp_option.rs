@@ -3,7 +3,8 @@
 //! `TCPOptionCheck(KIND)` sends segments that have an option of this kind to output 0, all other packets to output 1.
 //! `TCPOptionCheck(KIND, OFFSET, LENGTH, FROM, TO)` also wants the number in LENGTH bytes, from byte OFFSET of the
 //! option on, to be FROM to TO; with `OUTSIDE true`, not to be. The first option of that kind counts; one that does not
-//! fit the header is none. IPv4 and IPv6, behind the header annotation; later fragments, and what is not TCP, have none.
+//! fit the header is none. IPv4 and IPv6, behind the header annotation; later fragments have none, nor has what is not
+//! TCP.
 //!
 //! Source: Linux, net/netfilter/nft_exthdr.c (nft_exthdr_tcp_eval).
 

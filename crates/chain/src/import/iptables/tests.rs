@@ -216,13 +216,11 @@ fn sections(set: &RuleSet) -> Vec<String> {
             fails,
             ..
         } => {
-            let name = &asked.name;
-            match asked.question {
-                Question::Limit(l) => {
-                    format!("{name} {}/{} {}: {holds}, {fails}", l.rate, l.per, l.burst)
-                }
-                _ => format!("{}: {holds}, {fails}", asked.element().1),
-            }
+            let (name, question) = (&asked.name, &asked.question);
+            let Question::Limit(l) = question else {
+                panic!("{question:?}")
+            };
+            format!("{name} {}/{} {}: {holds}, {fails}", l.rate, l.per, l.burst)
         }
         Section::Connection { .. } => "by connection".to_string(),
     });

@@ -21,8 +21,8 @@ pub fn plain(e: &Value) -> &Value {
     e.get("elem").and_then(|e| e.get("val")).unwrap_or(e)
 }
 
-/// What rules, or time, change is not what stands in the file; but what is empty there is filled by none of the rules that
-/// are read, as those that fill sets are refused. Gives back whether it is such a one.
+/// What rules, or time, change is not what stands in the file; but what is empty there is filled by none of the rules
+/// that are read, as those that fill sets are refused. Gives back whether it is such a one.
 fn unchanging(body: &Value, name: &str) -> Result<bool, String> {
     let flags = body.get("flags").and_then(Value::as_array);
     let is = |flag: &str| flags.is_some_and(|f| f.iter().any(|f| f == flag));

@@ -1,5 +1,5 @@
-//! What elements keep for the questions of rules: buckets of rates, lists of addresses. Where these are asked is said by
-//! the sections of lists ([`super::sections`]).
+//! What elements keep for the questions of rules: buckets of rates, lists of addresses. Where these are asked is said
+//! by the sections of lists ([`super::sections`]).
 
 use super::Lines;
 use super::lists::Lists;

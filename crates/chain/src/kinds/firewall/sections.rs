@@ -3,7 +3,8 @@
 //! A section is a filter. Rules that decide lead out of the list, the others, by what they do to a packet, to the
 //! section behind them. All packets of a section have the same mark, of which the rules have been told already; the
 //! number of a packet's mark goes with it as its colour (Paint), and where a list begins differently for different
-//! marks, packets are told apart by it. What an expression cannot ask is asked by elements of their own, between filters (RateCheck).
+//! marks, packets are told apart by it. What an expression cannot ask is asked by elements of their own,
+//! between filters (RateCheck).
 
 use super::Line;
 use super::lists::{Lists, Passage, list};

@@ -200,11 +200,17 @@ fn statements() {
         ),
         (
             "ct state vmap { established : accept, new : jump x }",
-            r#"[{"vmap":{"data":{"set":[["established",{"accept":null}],["new",{"jump":{"target":"x"}}]]},"key":{"ct":{"key":"state"}}}}]"#,
+            concat!(
+                r#"[{"vmap":{"data":{"set":[["established",{"accept":null}],["new",{"jump":{"target":"x"}}]]},"#,
+                r#""key":{"ct":{"key":"state"}}}}]"#
+            ),
         ),
         (
             "meta l4proto { tcp, udp } flow add @ft",
-            r#"[{"match":{"left":{"meta":{"key":"l4proto"}},"op":"==","right":{"set":["tcp","udp"]}}},{"flow":{"flowtable":"@ft","op":"add"}}]"#,
+            concat!(
+                r#"[{"match":{"left":{"meta":{"key":"l4proto"}},"op":"==","right":{"set":["tcp","udp"]}}},"#,
+                r#"{"flow":{"flowtable":"@ft","op":"add"}}]"#
+            ),
         ),
         (
             "add @seen { ip saddr timeout 5m }",
@@ -238,7 +244,9 @@ fn tables_chains_and_sets() {
             && o.contains("\"policy\":\"drop\"")),
         "{all:?}"
     );
-    assert!(all.iter().any(|o| o.contains(r#""elem":[{"prefix":{"addr":"10.0.0.0","len":8}},{"elem":{"timeout":"1h","val":"192.0.2.1"}}]"#)), "{all:?}");
+    let added =
+        r#"[{"prefix":{"addr":"10.0.0.0","len":8}},{"elem":{"timeout":"1h","val":"192.0.2.1"}}]"#;
+    assert!(all.iter().any(|o| o.contains(added)), "{all:?}");
     assert!(
         all.iter()
             .any(|o| o.contains(r#""elem":[["a",{"jump":{"target":"c"}}]]"#))
