@@ -3,19 +3,18 @@
 use super::*;
 
 /// The statements of one rule.
-fn rule(text: &str) -> String {
+fn rule(text: &str) -> Value {
     let file = format!("table inet t {{\n chain c {{\n  {text}\n }}\n}}\n");
     let set = parse(&file).unwrap_or_else(|e| panic!("{text}: {e:?}"));
     let of = |o: &Value| o.pointer("/rule/expr").cloned();
-    let all = set.objects.iter().find_map(of).unwrap();
-    all.to_string()
+    set.objects.iter().find_map(of).unwrap()
 }
 
 /// An expression compared with a value.
-fn compared(op: &str, left: &str, right: &str) -> String {
+fn compared(op: &str, left: &str, right: &str) -> Value {
     let left: Value = serde_json::from_str(left).unwrap();
     let right: Value = serde_json::from_str(right).unwrap();
-    json!([{ "match": { "op": op, "left": left, "right": right } }]).to_string()
+    json!([{ "match": { "op": op, "left": left, "right": right } }])
 }
 
 #[test]
@@ -218,6 +217,7 @@ fn statements() {
         ),
         ("notrack", r#"[{"notrack":null}]"#),
     ] {
+        let expected: Value = serde_json::from_str(expected).unwrap();
         assert_eq!(rule(text), expected, "{text}");
     }
 }
