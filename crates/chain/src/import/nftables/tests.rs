@@ -201,7 +201,7 @@ fn what_cannot_be_expressed_is_refused_by_name() {
             "{}, {{\"limit\": {{}}}}, {{\"vmap\": {{}}}}",
             m("==", "ether saddr", "\"x\"")
         )),
-        "match on 'ether saddr' is not supported; statement 'limit' by name is not supported; \
+        "hardware address 'x'; statement 'limit' by name is not supported; \
          a 'vmap' without 'key' and 'data'"
     );
     assert_eq!(
@@ -404,11 +404,11 @@ fn maps_have_names() {
         ["4: allow tcp && dst port 22", "4: deny tcp && dst port 23"]
     );
     let e = parse(
-        &map(", \"flags\": [\"dynamic\"]"),
+        &map(", \"flags\": [\"timeout\"], \"timeout\": 60"),
         &request(Family::V4, None),
     )
     .unwrap_err();
-    assert!(e[0].1.contains("that rules change"), "{e:?}");
+    assert!(e[0].1.contains("whose elements expire"), "{e:?}");
 }
 
 /// A file with base chains (name, hook, priority, policy) that have a rule each.
