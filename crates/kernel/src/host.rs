@@ -147,6 +147,10 @@ pub(crate) fn configure(
                 None => passing(f, space, [inside, outside])?,
                 Some(nat) => routing(f, space, [inside, outside], nat)?,
             }
+            let groups = [(inside, w.groups[0]), (outside, w.groups[1])];
+            let groups = groups.into_iter().filter(|(_, g)| *g > 0);
+            let lines = groups.map(|(name, g)| format!("link set dev {name} group {g}"));
+            own_ip(&f.name, space, false, &lines.collect::<Vec<_>>())?;
             rules(f, w, space)?;
             if w.tracks {
                 let seconds = KERNEL_SECONDS.to_string();
@@ -251,9 +255,20 @@ pub(crate) fn has_ipv6() -> bool {
 
 /// The operator's rulesets.
 fn rules(f: &KernelFunction, w: &KernelFirewall, space: &Arc<NetSpace>) -> Result<(), KernelError> {
+    if let Some(sets) = &w.sets {
+        commands::tool(space, "ipset", &["restore"], sets)?.map_err(|said| {
+            KernelError::Refused {
+                function: f.name.clone(),
+                tool: "ipset".into(),
+                what: "the sets".into(),
+                said,
+            }
+        })?;
+    }
     for r in &w.rules {
         let (tool, args): (&str, &[&str]) = match (r.format, r.family) {
-            (RuleFormat::Nftables, _) => ("nft", &["-j", "-f", "-"]),
+            (RuleFormat::Nftables, _) if json(&r.text) => ("nft", &["-j", "-f", "-"]),
+            (RuleFormat::Nftables, _) => ("nft", &["-f", "-"]),
             (_, Family::V4) => ("iptables-restore", &[]),
             (_, Family::V6) => ("ip6tables-restore", &[]),
         };
@@ -265,6 +280,11 @@ fn rules(f: &KernelFunction, w: &KernelFirewall, space: &Arc<NetSpace>) -> Resul
         })?;
     }
     Ok(())
+}
+
+/// Is a ruleset of nftables in JSON, and not in nft's language?
+fn json(text: &str) -> bool {
+    text.trim_start().starts_with('{')
 }
 
 /// Behind any rule of an operator's at a hook.

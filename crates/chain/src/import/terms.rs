@@ -228,11 +228,30 @@ pub fn service(s: &str) -> Result<u16, String> {
         "microsoft-ds" => 445,
         "isakmp" => 500,
         "syslog" => 514,
+        "smtps" | "submissions" => 465,
+        "login" => 513,
+        "dhcpv6-client" => 546,
+        "dhcpv6-server" => 547,
+        "rtsp" => 554,
+        "submission" => 587,
+        "ipp" => 631,
         "ldaps" => 636,
+        "domain-s" => 853,
+        "rsync" => 873,
+        "ftps" => 990,
         "imaps" => 993,
         "pop3s" => 995,
+        "openvpn" => 1194,
+        "ms-sql-s" => 1433,
+        "radius" => 1812,
+        "nfs" => 2049,
         "mysql" => 3306,
+        "sip" => 5060,
+        "mdns" => 5353,
+        "llmnr" => 5355,
         "postgresql" => 5432,
+        "ircd" => 6667,
+        "http-alt" => 8080,
         _ => return Err(format!("port '{s}'")),
     })
 }
@@ -318,37 +337,28 @@ pub fn icmp_type(family: Family, s: &str) -> Result<(u8, Option<u8>), String> {
         .ok_or_else(|| format!("ICMP type '{s}'"))
 }
 
-/// Codes as `nft` names them, whatever the type; iptables writes them as numbers.
-const CODES4: &[(&str, u8)] = &[
-    ("net-unreachable", 0),
-    ("host-unreachable", 1),
-    ("prot-unreachable", 2),
-    ("port-unreachable", 3),
-    ("frag-needed", 4),
-    ("net-prohibited", 9),
-    ("host-prohibited", 10),
-    ("admin-prohibited", 13),
-];
-const CODES6: &[(&str, u8)] = &[
-    ("no-route", 0),
-    ("admin-prohibited", 1),
-    ("addr-unreachable", 3),
-    ("port-unreachable", 4),
-    ("policy-fail", 5),
-    ("reject-route", 6),
-];
-
-/// An ICMP code, by name or number.
-pub fn icmp_code(family: Family, s: &str) -> Result<u8, String> {
-    if let Ok(n) = s.parse::<u8>() {
-        return Ok(n);
-    }
-    let names = match family {
-        Family::V4 => CODES4,
-        Family::V6 => CODES6,
-    };
-    let found = names.iter().find(|x| x.0 == s);
-    found.map(|x| x.1).ok_or_else(|| format!("ICMP code '{s}'"))
+/// Codes of messages about what is unreachable, by the names that nftables has for them.
+pub fn icmp_code(family: Family, s: &str) -> Result<u32, String> {
+    Ok(match (family, s) {
+        (Family::V4, "net-unreachable") => 0,
+        (Family::V4, "host-unreachable") => 1,
+        (Family::V4, "prot-unreachable") => 2,
+        (Family::V4, "port-unreachable") => 3,
+        (Family::V4, "frag-needed") => 4,
+        (Family::V4, "net-prohibited") => 9,
+        (Family::V4, "host-prohibited") => 10,
+        (Family::V4, "admin-prohibited") => 13,
+        (Family::V6, "no-route") => 0,
+        (Family::V6, "admin-prohibited") => 1,
+        (Family::V6, "addr-unreachable") => 3,
+        (Family::V6, "port-unreachable") => 4,
+        (Family::V6, "policy-fail") => 5,
+        (Family::V6, "reject-route") => 6,
+        (_, s) => s
+            .parse::<u8>()
+            .map_err(|_| format!("ICMP code '{s}'"))?
+            .into(),
+    })
 }
 
 /// TCP flags by name: their bits.

@@ -199,6 +199,7 @@ fn rates() {
 /// rate and beyond it.
 fn sections(set: &RuleSet) -> Vec<String> {
     use super::super::rule::{Rule, Section};
+    use crate::import::asks::Question;
     let of = |rules: &[Rule]| -> String {
         let one = |(r, text): (&Rule, String)| match r.onward.as_ref().and_then(|o| o.section) {
             Some(n) => format!("{text} -> {n}"),
@@ -209,18 +210,17 @@ fn sections(set: &RuleSet) -> Vec<String> {
     };
     let more = set.sections[0].more.iter().map(|s| match s {
         Section::Rules(rules) => of(rules),
-        Section::Rate {
-            bucket,
-            within,
-            beyond,
+        Section::Ask {
+            asked,
+            holds,
+            fails,
             ..
         } => {
-            let l = bucket.limit;
-            let name = &bucket.name;
-            format!(
-                "{name} {}/{} {}: {within}, {beyond}",
-                l.rate, l.per, l.burst
-            )
+            let (name, question) = (&asked.name, &asked.question);
+            let Question::Limit(l) = question else {
+                panic!("{question:?}")
+            };
+            format!("{name} {}/{} {}: {holds}, {fails}", l.rate, l.per, l.burst)
         }
         Section::Connection { .. } => "by connection".to_string(),
     });
