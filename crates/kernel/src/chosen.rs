@@ -21,7 +21,7 @@ struct Conn {
     replies: (Ends, Ends),
     /// The chain's port by which it began.
     port: usize,
-    /// A segment has ended it: what follows may begin it anew.
+    /// A segment may have ended it: what follows may begin it anew.
     over: bool,
 }
 
@@ -158,7 +158,6 @@ impl Chosen {
                 let passed = c.replies.0.inverse() == first.unwrap_or(orig) && !as_before;
                 answered = first.filter(|_| passed);
                 may |= c.over || passed;
-                c.over |= as_before && f.flags & RST != 0;
                 if as_before && first.is_some() {
                     return Learnt::Nothing;
                 }
@@ -184,6 +183,22 @@ impl Chosen {
         match *ours == t.ends {
             true => Learnt::Nothing,
             false => Learnt::Drawn,
+        }
+    }
+
+    /// A frame has been sent, whatever became of it: a reset ends its connection, and what opens one, sent by who has
+    /// answered so far, ends one that is closing.
+    pub fn ends(&mut self, frame: &[u8]) {
+        let Some(f) = read(frame).filter(|f| !f.quoted) else {
+            return;
+        };
+        if f.flags & RST == 0 && f.flags & (SYN | ACK) != SYN {
+            return;
+        }
+        let first = self.replies.get(&f.ends).copied();
+        let first = first.filter(|_| !self.connections.contains_key(&f.ends));
+        if let Some(c) = self.connections.get_mut(&first.unwrap_or(f.ends)) {
+            c.over = true;
         }
     }
 
@@ -407,6 +422,35 @@ mod tests {
         assert_eq!(to_chain(&c, &out(9000)), out(7000));
         // it stays so
         assert_eq!(begins(&mut c, &first, 7001, 9000), Learnt::Nothing);
+    }
+
+    #[test]
+    fn segments_end_connections_whatever_becomes_of_them() {
+        let mut c = Chosen::new(true);
+        let first = udp(HOST, 4000, SERVER, 53);
+        assert_eq!(begins(&mut c, &first, 7000, 9000), Learnt::Drawn);
+        // of UDP none does
+        c.ends(&first);
+        assert_eq!(begins(&mut c, &first, 7001, 9001), Learnt::Nothing);
+        let segment = |from, sport, to, dport, flags| {
+            let mut tcp = [0; 20];
+            tcp[..2].copy_from_slice(&u16::to_be_bytes(sport));
+            tcp[2..4].copy_from_slice(&u16::to_be_bytes(dport));
+            (tcp[12], tcp[13]) = (0x50, flags);
+            frame(from, to, 6, &tcp)
+        };
+        let first = segment(HOST, 4000, SERVER, 80, ACK);
+        let out = |port| segment(OWN, port, SERVER, 80, ACK);
+        let mut begins =
+            |c: &mut Chosen, ours, theirs| c.learn(0, &first, &ends(&out(ours)), &out(theirs));
+        assert_eq!(begins(&mut c, 7000, 9000), Learnt::Drawn);
+        assert_eq!(begins(&mut c, 7001, 9001), Learnt::Nothing);
+        for (n, flags) in [(2, SYN), (3, RST | ACK)] {
+            c.ends(&segment(SERVER, 80, OWN, 7000 + (n - 2), SYN | ACK));
+            assert_eq!(begins(&mut c, 7000 + n - 1, 9000 + n - 1), Learnt::Nothing);
+            c.ends(&segment(SERVER, 80, OWN, 7000 + (n - 2), flags));
+            assert_eq!(begins(&mut c, 7000 + n - 1, 9000 + n - 1), Learnt::Drawn);
+        }
     }
 
     #[test]

@@ -161,12 +161,14 @@ impl SharedLab {
 
     /// What a frame has left as says which ports its connection has on both sides.
     fn learn(&mut self, port: usize, frame: &[u8], ours: Option<&Ends>, left: &[Left]) -> Learnt {
-        match (self.lab.translates(), ours, left) {
+        let learnt = match (self.lab.translates(), ours, left) {
             (Some(_), Some(ours), [one]) if !self.options.strict => {
                 self.chosen.learn(port, frame, ours, &one.bytes)
             }
             _ => Learnt::Nothing,
-        }
+        };
+        self.chosen.ends(frame);
+        learnt
     }
 
     fn next(&mut self) -> u64 {
