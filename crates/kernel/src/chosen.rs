@@ -13,6 +13,7 @@
 
 use crate::ends::{Ends, Found, Place, read};
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 /// A connection that both have.
 #[derive(Debug, Clone, Copy)]
@@ -121,11 +122,18 @@ impl Chosen {
     }
 
     /// Does a packet of a connection whose source is translated, of its first packet's direction, come by another port
-    /// of the chain?
-    pub fn strays(&self, port: usize, frame: &[u8]) -> bool {
+    /// of the chain? One of the translator's `own` addresses may have been translated to itself.
+    pub fn strays(&self, port: usize, frame: &[u8], own: &[IpAddr]) -> bool {
         let key = read(frame).map(|f| arriving(&f));
         let known = key.and_then(|k| Some((k, self.connections.get(&k)?)));
-        known.is_some_and(|(orig, c)| c.port != port && c.replies.0.dst != orig.src)
+        let is = |orig: &Ends, a: &IpAddr| match a {
+            IpAddr::V4(a) => !orig.v6 && orig.src.address[..4] == a.octets(),
+            IpAddr::V6(a) => orig.v6 && orig.src.address == a.octets(),
+        };
+        known.is_some_and(|(orig, c)| {
+            let itself = own.iter().any(|a| is(&orig, a));
+            c.port != port && (itself || c.replies.0.dst != orig.src)
+        })
     }
 
     /// What a frame that came by `port` has left as: `ours` from the chain, `theirs` from the kernel, each one packet.
@@ -385,7 +393,11 @@ mod tests {
             to_chain(&c, &udp(OWN, 9000, SERVER, 53)),
             udp(OWN, 7000, SERVER, 53)
         );
-        assert!(c.strays(1, &second) && !c.strays(0, &second));
+        assert!(c.strays(1, &second, &[]) && !c.strays(0, &second, &[]));
+        // the translator's own address stays what it is
+        let itself = udp(OWN, 5000, SERVER, 53);
+        c.learn(0, &itself, &ends(&itself), &itself);
+        assert!(c.strays(1, &itself, &[OWN.into()]) && !c.strays(1, &itself, &[HOST.into()]));
     }
 
     #[test]

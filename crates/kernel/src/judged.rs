@@ -113,7 +113,7 @@ impl SharedLab {
     /// Why a frame would come to different connections, where addresses are translated.
     fn elsewhere(&self, port: usize, frame: &[u8]) -> Option<Known> {
         self.lab.translates()?;
-        if self.chosen.strays(port, frame) {
+        if self.chosen.strays(port, frame, self.lab.own()) {
             return Some(STRAYS);
         }
         let to = self.chosen.to_kernel(frame);
