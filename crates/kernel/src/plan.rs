@@ -27,6 +27,16 @@ pub(crate) fn networks(plan: &KernelPlan) -> Vec<(IpAddr, u8)> {
     parsed.collect()
 }
 
+/// Own addresses of the firewall that translates.
+pub(crate) fn own(plan: &KernelPlan) -> Vec<IpAddr> {
+    let nats = plan.functions.iter().filter_map(|f| match &f.form {
+        KernelForm::Firewall(w) => w.translates.as_ref(),
+        KernelForm::Router(_) => None,
+    });
+    let all = nats.flat_map(|nat| nat.addresses.iter().flatten());
+    all.map(|(a, _)| *a).collect()
+}
+
 /// Does a function translate addresses, and if so, does it draw ports?
 ///
 /// # Errors
