@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs all tests of the workspace, to the end whatever fails, and closes with what a reader wants to know: the slowest test
-# binaries, the long runs that were left to `make soak`, every test that skipped and why, and one line of totals.
-# ONEFOLD_NO_SKIP=1: a test that skips fails. Where DPDK is installed, everything is built with its ports; that all is
-# well without them is checked, too, and what there is in their place is tested in either case.
+# Lints and runs all tests of the workspace, to the end whatever fails, and closes with what a reader wants to know: the
+# slowest test binaries, the long runs that were left to `make soak`, every test that skipped and why, and one line of
+# totals. ONEFOLD_NO_SKIP=1: a test that skips fails. Where DPDK is installed, everything is built with its ports; that
+# all is well without them is checked, too, and what there is in their place is tested in either case.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 out=${OUT:-out}
