@@ -47,10 +47,14 @@ fi
 # Three streams beside each other, as each waits for a part of its time: tests of live traffic, what crates test, what
 # the command line tests. Cargo runs all of it, with one selection of packages, so that nothing is built twice.
 everything() {
-  local status=0 first streams=()
+  local status=0 first packages streams=()
+  scripts/packages.sh test >"$out/packages.log" 2>&1 &
+  packages=$!
   # That all is well without DPDK; before the tests, which want the program that has it.
   [ ${#features[@]} -eq 0 ] || "$cargo" build --workspace --lib --bins --locked 2>&1 || return
   run --all-targets --no-run || return
+  wait "$packages"
+  cat "$out/packages.log"
   # with process groups of their own, which Ctrl-C can be passed on to
   set -m
   run --test=live >"$out/live.log" &
