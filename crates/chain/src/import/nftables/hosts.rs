@@ -48,7 +48,7 @@ impl Reader<'_> {
             ("oif" | "oifname", None | Some(false), "saddr") => {
                 not ^= match m.right {
                     Value::Bool(there) => !there,
-                    v if v == 0 || v == "" => true,
+                    v if v == 0 || v == "0" || v == "" => true,
                     _ => return Err(unknown()),
                 };
                 AddressKind::Reverse {
