@@ -95,7 +95,7 @@ struct Core {
 impl Core {
     /// Packets of a chain that an NF has in a turn.
     fn turn(&self, w: &Work) -> Nanos {
-        self.target / tmp("ROUND", ROUND) / self.chains / w.cost.max(1)
+        self.target / ROUND / self.chains / w.cost.max(1)
     }
 }
 
@@ -108,6 +108,8 @@ pub struct LatencyTarget {
     estimates: Vec<ServiceEstimate>,
     /// By NF: packets of its batches when there are enough.
     batches: Vec<f64>,
+    /// By NF: it may wait for room at the next one.
+    waits: Vec<bool>,
     last_update: Nanos,
     period: Nanos,
 }
@@ -141,6 +143,9 @@ impl LatencyTarget {
             cores: (0..topology.cores()).map(core).collect(),
             estimates: vec![ServiceEstimate::default(); topology.nfs().len()],
             batches: vec![BATCH as f64; topology.nfs().len()],
+            waits: (0..topology.nfs().len())
+                .map(|nf| topology.has_one_output(nf))
+                .collect(),
             topology: topology.clone(),
             targets,
             last_update: 0,
@@ -161,6 +166,8 @@ impl LatencyTarget {
             }
             if updates {
                 e.update(seen.now);
+            }
+            if updates && v.batch > 0 {
                 *batch *= 1.0 - FORGOTTEN;
             }
             *batch = batch.max(f64::from(v.batch)).max(1.0);
@@ -195,7 +202,7 @@ impl LatencyTarget {
     /// How many packets of a chain may wait where it enters; `None`: nothing is known of its costs.
     fn admitted(&self, chain: usize) -> Option<u32> {
         let target = *self.targets.get(chain)?;
-        let budget = target * 10 / tmp("WAITING", WAITING * 10);
+        let budget = target / WAITING;
         let mut least = None;
         for (core, c) in self.cores.iter().enumerate() {
             let Some(w) = c.work.get(chain).filter(|w| w.passes) else {
@@ -284,16 +291,9 @@ impl Policy for LatencyTarget {
         for (nf, n) in to.nfs.iter_mut().enumerate() {
             n.class = Class::Fifo;
             n.yield_after = self.turn(nf);
-            n.blocks_when_full = self.topology.has_one_output(nf);
+            n.blocks_when_full = self.waits.get(nf).copied().unwrap_or(false);
             n.waits_by_way = true;
         }
         Ok(())
     }
-}
-
-pub fn tmp(n: &str, d: Nanos) -> Nanos {
-    std::env::var(n)
-        .ok()
-        .and_then(|v| v.parse().ok())
-        .unwrap_or(d)
 }

@@ -107,3 +107,32 @@ fn a_function_on_two_ways_waits_by_way() {
         assert!(ours * 10.0 < vain, "{policy}: {vain} and {v}");
     }
 }
+
+/// Functions that are merged say how long packets were in the chain, as those in processes do.
+#[test]
+fn merged_chains_tell_latency_too() {
+    let _alone = alone();
+    let dir = temp("scheduling-merged");
+    line(&dir, "burners.yaml", &["--cycles 1"], "");
+    for run in ["inline", "process"] {
+        let text = format!(
+            "functions:\n  a: {{ run: {run}, monitor: {{}} }}\nports:\n  lan: a[0]\n  wan: a[1]\n"
+        );
+        std::fs::write(dir.join("chain.yaml"), text).unwrap();
+        let more = ["--duration", "0.3", "--quiet", "--control", "off"];
+        let ports = [
+            "--port",
+            "lan=memory:in.pcap,rate=5k",
+            "--port",
+            "wan=memory:",
+        ];
+        let args = [&["run", "chain.yaml"][..], &ports, &more].concat();
+        let v = common::json(&dir, 0, &args);
+        let (out, latency) = (&v["ports"]["wan"]["out"], &v["ports"]["wan"]["latency"]);
+        let all = latency["buckets"].as_array().unwrap();
+        let n: u64 = all.iter().map(|b| b[1].as_u64().unwrap()).sum();
+        assert_eq!(Some(n), out["packets"].as_u64(), "{run}: {v}");
+        assert!(n > 100 && latency["p99"].as_u64() > Some(0), "{run}: {v}");
+        assert!(v["ports"]["lan"]["latency"].is_null(), "{run}: {v}");
+    }
+}

@@ -196,7 +196,7 @@ fn turns_and_what_is_let_in_follow_from_costs_and_the_target() {
     assert_eq!(decided(100 * MICROSECOND, [0; 3]).1, (Some(16), Some(1)));
     // what a turn hands on does not count, and what is more does
     assert_eq!(decided(MILLISECOND, [500, 96, 0]).1.0, Some(166));
-    assert_eq!(decided(MILLISECOND, [500, 96, 100]).1.0, Some(66));
+    assert_eq!(decided(MILLISECOND, [500, 96, 100]).1.0, Some(81));
     assert_eq!(decided(MILLISECOND, [0, 900, 900]).1.0, Some(0));
     assert_eq!(decided(50 * MICROSECOND, [0; 3]).1.0, Some(8));
 }

@@ -259,8 +259,11 @@ impl Process {
     /// What came of a batch is seen by others.
     fn publish(&mut self, step: Option<Step>) -> Result<()> {
         let mut all = lock(&self.packets);
-        if step.is_none() && !all.is_blocked() {
-            return Ok(());
+        if !all.is_blocked() {
+            all.open();
+            if step.is_none() {
+                return Ok(());
+            }
         }
         if all.flush()? > 0 {
             // there was room
