@@ -68,7 +68,7 @@ fn decisions_allocate_nothing() {
                 .decide(&Observation { now, nfs: &views }, &mut to)
                 .unwrap();
             let admitted = to.admit.iter().map(|a| u64::from(a.unwrap_or(u32::MAX)));
-            let now = (to.shed, admitted.sum());
+            let now = (to.shed, admitted.sum::<u64>());
             changes += u32::from(now != last);
             last = now;
         }

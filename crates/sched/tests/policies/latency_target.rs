@@ -140,7 +140,7 @@ fn looks_that_come_late_cost_it_nothing() {
     let own = || LatencyTarget::new(&t, vec![MILLISECOND]).unwrap();
     let (at_once, late) = ((0, 0), (30 * MICROSECOND, 10 * MICROSECOND));
     let (ours, ours_late) = (rate(&mut own(), at_once), rate(&mut own(), late));
-    let mut unis = || Unis::new(&t, costs.to_vec(), UnisConfig::default()).unwrap();
+    let unis = || Unis::new(&t, costs.to_vec(), UnisConfig::default()).unwrap();
     let other = rate(&mut Cooperative::default(), late);
     let published = rate(&mut unis(), late);
     assert!(ours_late.0 * 100 >= ours.0 * 99, "{ours:?} {ours_late:?}");
