@@ -13,7 +13,7 @@
 //! - *Full rings.* An NF that puts all packets into one ring waits for room there. Others would hold up chains that
 //!   have nothing to do with it: they take nothing more from inputs that lead to the full ring, and go on with others.
 //!
-//! Where cost varies by packet, its median counts. An NF that never yields is the controller's affair: it gives all of
+//! Where cost varies by packet, its median counts; the last sample does until there is one. An NF that never yields is the controller's affair: it gives all of
 //! that core turns by the clock. One that has stalled keeps its packets, and its chain is shut; one that has crashed is
 //! the launcher's affair.
 
@@ -106,6 +106,8 @@ pub struct LatencyTarget {
     targets: Vec<Nanos>,
     cores: Vec<Core>,
     estimates: Vec<ServiceEstimate>,
+    /// By NF: what a packet cost last, for as long as nothing else is known.
+    samples: Vec<Option<Nanos>>,
     /// By NF: packets of its batches when there are enough.
     batches: Vec<f64>,
     /// By NF: it may wait for room at the next one.
@@ -142,6 +144,7 @@ impl LatencyTarget {
         Ok(LatencyTarget {
             cores: (0..topology.cores()).map(core).collect(),
             estimates: vec![ServiceEstimate::default(); topology.nfs().len()],
+            samples: vec![None; topology.nfs().len()],
             batches: vec![BATCH as f64; topology.nfs().len()],
             waits: (0..topology.nfs().len())
                 .map(|nf| topology.has_one_output(nf))
@@ -159,10 +162,12 @@ impl LatencyTarget {
         if updates {
             self.last_update = seen.now;
         }
-        let known = self.estimates.iter_mut().zip(&mut self.batches);
-        for ((e, batch), v) in known.zip(seen.nfs) {
+        let known = self.estimates.iter_mut().zip(&mut self.samples);
+        let known = known.zip(&mut self.batches);
+        for (((e, sample), batch), v) in known.zip(seen.nfs) {
             if let Some(took) = v.sample {
                 e.add(seen.now, took);
+                *sample = v.sample;
             }
             if updates {
                 e.update(seen.now);
@@ -190,7 +195,8 @@ impl LatencyTarget {
                 let Some(w) = self.cores.get_mut(core).and_then(|c| c.work.get_mut(chain)) else {
                     continue;
                 };
-                let cost = self.estimates.get(*nf).and_then(ServiceEstimate::median);
+                let median = self.estimates.get(*nf).and_then(ServiceEstimate::median);
+                let cost = median.or_else(|| self.samples.get(*nf).copied().flatten());
                 w.known = cost.is_some() && (w.known || !w.passes);
                 w.passes = true;
                 w.cost = w.cost.saturating_add(cost.unwrap_or(0));

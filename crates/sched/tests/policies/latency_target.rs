@@ -125,7 +125,11 @@ fn looks_that_come_late_cost_it_nothing() {
     let costs = [580, 1_300, 2_650];
     let t = topology(&[0; 3], 1024, &[&[0, 1, 2]]);
     let rate = |policy: &mut dyn Policy, (pause, lever)| {
-        let models = costs.map(Model::polling).to_vec();
+        let model = |cost| Model {
+            batch: 32,
+            ..Model::polling(cost)
+        };
+        let models = costs.map(model).to_vec();
         let mut sim = Simulator::new(&t, models, vec![Source::steady(0, 1_488_000)]).unwrap();
         (sim.pause, sim.lever, sim.switch) = (pause, lever, 3 * MICROSECOND);
         sim.run(policy, 100 * MILLISECOND).unwrap();
