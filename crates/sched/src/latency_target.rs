@@ -13,13 +13,15 @@
 //! - *Full rings.* An NF that puts all packets into one ring waits for room there. Others would hold up chains that
 //!   have nothing to do with it: they take nothing more from inputs that lead to the full ring, and go on with others.
 //!
-//! Where cost varies by packet, its median counts; the last sample does until there is one. An NF that never yields is the controller's affair: it gives all of
+//! Where cost varies by packet, its median counts; the last sample does until there is one. An NF with a core of its own
+//! may wait for something that is not the processor (a disk, a device): what it is done with while packets wait for it
+//! says what one takes there. An NF that never yields is the controller's affair: it gives all of
 //! that core turns by the clock. One that has stalled keeps its packets, and its chain is shut; one that has crashed is
 //! the launcher's affair.
 
 use crate::decision::{Class, Decisions};
 use crate::estimate::ServiceEstimate;
-use crate::observation::{Observation, ObservationError};
+use crate::observation::{NfView, Observation, ObservationError};
 use crate::topology::Topology;
 use crate::{MICROSECOND, MILLISECOND, Nanos, Policy};
 
@@ -27,6 +29,10 @@ use crate::{MICROSECOND, MILLISECOND, Nanos, Policy};
 const BATCH: Nanos = 32;
 /// Each millisecond so much of the largest batch that was seen is forgotten.
 const FORGOTTEN: f64 = 0.02;
+/// Weight of the last millisecond in an NF's pace.
+const PACE: f64 = 0.1;
+/// Per cent of the next ring from which on an NF may be waiting for room.
+const FULL: u32 = 75;
 /// Batches of a turn while costs are not known.
 const UNKNOWN: u32 = 8;
 /// A turn fills at most this part of a ring.
@@ -99,6 +105,33 @@ impl Core {
     }
 }
 
+/// How fast an NF works where nobody else can be the reason.
+#[derive(Debug, Clone, Copy, Default)]
+struct Pace {
+    /// When it was looked at, and `done` then, if packets waited.
+    from: Option<(Nanos, u64)>,
+    /// ns a packet.
+    each: f64,
+}
+
+impl Pace {
+    /// A millisecond has passed. `alone`: it has a core of its own.
+    fn update(&mut self, now: Nanos, v: &NfView, alone: bool) {
+        let may_wait = v.output.capacity > 0 && v.output.at_least(FULL);
+        let busy = alone && v.input.occupancy > 0 && !may_wait;
+        let before = std::mem::replace(&mut self.from, busy.then_some((now, v.done)));
+        match before.filter(|_| busy) {
+            Some((from, done)) => {
+                let packets = v.done.wrapping_sub(done);
+                let each = now.saturating_sub(from) as f64 / packets.max(1) as f64;
+                self.each += PACE * (each - self.each);
+            }
+            // it does not need what it needed then
+            None => self.each *= 1.0 - PACE,
+        }
+    }
+}
+
 /// See the module's text.
 #[derive(Debug, Clone)]
 pub struct LatencyTarget {
@@ -110,6 +143,8 @@ pub struct LatencyTarget {
     samples: Vec<Option<Nanos>>,
     /// By NF: packets of its batches when there are enough.
     batches: Vec<f64>,
+    /// By NF.
+    paces: Vec<Pace>,
     /// By NF: it may wait for room at the next one.
     waits: Vec<bool>,
     last_update: Nanos,
@@ -146,6 +181,7 @@ impl LatencyTarget {
             estimates: vec![ServiceEstimate::default(); topology.nfs().len()],
             samples: vec![None; topology.nfs().len()],
             batches: vec![BATCH as f64; topology.nfs().len()],
+            paces: vec![Pace::default(); topology.nfs().len()],
             waits: (0..topology.nfs().len())
                 .map(|nf| topology.has_one_output(nf))
                 .collect(),
@@ -177,6 +213,12 @@ impl LatencyTarget {
             }
             *batch = batch.max(f64::from(v.batch)).max(1.0);
         }
+        if updates {
+            for (nf, (pace, v)) in self.paces.iter_mut().zip(seen.nfs).enumerate() {
+                let core = self.topology.nfs().get(nf).map_or(0, |n| n.core);
+                pace.update(seen.now, v, self.topology.on_core(core).len() == 1);
+            }
+        }
         self.cores
             .iter_mut()
             .for_each(|c| c.work.fill(Work::default()));
@@ -197,6 +239,8 @@ impl LatencyTarget {
                 };
                 let median = self.estimates.get(*nf).and_then(ServiceEstimate::median);
                 let cost = median.or_else(|| self.samples.get(*nf).copied().flatten());
+                let pace = self.paces.get(*nf).map_or(0, |p| p.each as Nanos);
+                let cost = cost.map(|c| c.max(pace));
                 w.known = cost.is_some() && (w.known || !w.passes);
                 w.passes = true;
                 w.cost = w.cost.saturating_add(cost.unwrap_or(0));
@@ -228,7 +272,7 @@ impl LatencyTarget {
             let packets = budget.saturating_sub(taken) / w.cost;
             // what a turn hands on to the next one is under way
             let under_way = match self.topology.on_core(core).len() {
-                0 | 1 => 2 * BATCH,
+                0 | 1 => c.turn(w).clamp(1, 2 * BATCH),
                 _ => c.turn(w).max(BATCH),
             };
             let room = packets.saturating_sub(w.within.saturating_sub(under_way));

@@ -205,6 +205,36 @@ fn turns_and_what_is_let_in_follow_from_costs_and_the_target() {
     assert_eq!(decided(50 * MICROSECOND, [0; 3]).1.0, Some(8));
 }
 
+/// An NF with a core of its own takes 5 us of it for a packet, and 100 us in all: it waits for a disk.
+#[test]
+fn who_waits_for_something_else_is_as_slow_as_it_is() {
+    let t = topology(&[0, 1], 1024, &[&[0, 1]]);
+    let admitted = |done_each_ms: u64, waiting: u32| {
+        let mut policy = LatencyTarget::new(&t, vec![10 * MILLISECOND]).unwrap();
+        let mut to = Decisions::new(&t);
+        for ms in 0..100 {
+            let view = |occupancy, sample| NfView {
+                input: Level {
+                    occupancy,
+                    capacity: 1024,
+                },
+                done: ms * done_each_ms,
+                sample: Some(sample),
+                ..NfView::default()
+            };
+            let nfs = &[view(0, 500), view(waiting, 5_000)];
+            let now = ms * MILLISECOND;
+            policy.decide(&Observation { now, nfs }, &mut to).unwrap();
+        }
+        to.admit[0].unwrap()
+    };
+    // 5 ms are 1,000 packets of 5 us, and 50 of 100 us; a third of 10 ms may be under way, 64 packets at most
+    assert_eq!(admitted(10, 0), 1000);
+    assert_eq!(admitted(10, 30), 50);
+    assert_eq!(admitted(10, 60), 50 - (60 - 33));
+    assert_eq!(admitted(200, 60), 1000);
+}
+
 #[test]
 fn targets_that_cannot_be_are_refused() {
     let t = topology(&[0], 64, &[&[0]]);
