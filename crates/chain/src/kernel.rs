@@ -327,6 +327,16 @@ fn firewall(k: &Firewall, cx: &mut KindCx<'_>) -> Option<KernelFirewall> {
         refuse(cx, &why, hint);
         ok = false;
     }
+    if let Some(r) = out.rules.iter().find(|r| asks_for_destinations(r)) {
+        let why = format!(
+            "'{}' asks whom frames are addressed to (pkttype, ether daddr)",
+            r.file
+        );
+        let hint = "what reaches the kernel's firewall is addressed to it, as it is there as a router: leave these rules \
+                    out for this comparison";
+        refuse(cx, &why, hint);
+        ok = false;
+    }
     if out.rules.iter().any(|r| goes_by_mtu(&r.text)) {
         out.mtu = Some(k.mtu.as_ref().map_or(1500, |m| m.value));
     }
@@ -367,6 +377,15 @@ fn asks_for_ways_back(r: &KernelRules) -> bool {
         RuleFormat::Nftables => says(&r.text, &["fib"]) && says(&r.text, &["oif", "oifname"]),
         _ => r.text.contains("-m rpfilter"),
     }
+}
+
+/// Do its rules ask for the destination address of frames?
+fn asks_for_destinations(r: &KernelRules) -> bool {
+    let words: Vec<&str> = r.text.split_whitespace().collect();
+    let plain = r.text.split_whitespace().collect::<String>();
+    says(&r.text, &["pkttype"])
+        || words.windows(2).any(|w| w == ["ether", "daddr"])
+        || plain.contains("\"protocol\":\"ether\",\"field\":\"daddr\"")
 }
 
 /// Do its rules ask for the MTU of interfaces?

@@ -140,7 +140,7 @@ fn frames_strings_and_chance() {
             "RandomSample(0.500000000): 2, 3",
         ),
         (
-            "-m statistic --mode nth --every 3",
+            "-m statistic --mode nth --every 3 --packet 0",
             "TurnCheck(ask_ip_filter_FORWARD_1, 0, 0): 2, 3",
         ),
     ] {

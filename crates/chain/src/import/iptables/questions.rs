@@ -13,7 +13,6 @@ pub(super) enum QuestionDraft {
     String(StringDraft),
     Statistic(Statistic),
     Recent(RecentDraft),
-    Mss(Option<(u16, u16)>),
 }
 
 /// `-m string`
@@ -32,7 +31,7 @@ pub(super) struct Statistic {
     mode: Option<String>,
     probability: Option<f64>,
     every: Option<u32>,
-    packet: u32,
+    packet: Option<u32>,
 }
 
 /// `-m recent`
@@ -57,7 +56,6 @@ impl QuestionDraft {
             "string" => QuestionDraft::String(StringDraft::default()),
             "statistic" => QuestionDraft::Statistic(Statistic::default()),
             "recent" => QuestionDraft::Recent(RecentDraft::default()),
-            "tcpmss" => QuestionDraft::Mss(None),
             _ => return None,
         })
     }
@@ -67,7 +65,6 @@ impl QuestionDraft {
         let all: &[&str] = match self {
             QuestionDraft::Limit(_) => &["--limit", "--limit-burst"],
             QuestionDraft::Kind(_) => &["--pkt-type"],
-            QuestionDraft::Mss(_) => &["--mss"],
             QuestionDraft::Mac(_) => &["--mac-source"],
             QuestionDraft::String(_) => &[
                 "--string",
@@ -118,7 +115,6 @@ impl QuestionDraft {
             w,
             "--pkt-type"
                 | "--mac-source"
-                | "--mss"
                 | "--string"
                 | "--hex-string"
                 | "--probability"
@@ -139,11 +135,6 @@ impl QuestionDraft {
         match (self, w) {
             (QuestionDraft::Limit(l), _) => return l.option(w, v),
             (QuestionDraft::Kind(k), _) => *k = Some(kind(v)?),
-            (QuestionDraft::Mss(mss), _) => {
-                let (lo, hi) = v.split_once(':').unwrap_or((v, v));
-                let (lo, hi) = (number(lo, 65_535)?, number(hi, 65_535)?);
-                *mss = Some((lo as u16, hi as u16));
-            }
             (QuestionDraft::Mac(m), _) => *m = Some(hardware_address(v)?),
             (QuestionDraft::String(s), "--string") => s.pattern = Some(v.as_bytes().to_vec()),
             (QuestionDraft::String(s), "--hex-string") => s.pattern = Some(hex_string(v)?),
@@ -161,7 +152,7 @@ impl QuestionDraft {
                 s.probability = Some(p.ok_or_else(|| format!("'{w} {v}': expected 0 to 1"))?);
             }
             (QuestionDraft::Statistic(s), "--every") => s.every = Some(number(v, u32::MAX)?),
-            (QuestionDraft::Statistic(s), _) => s.packet = number(v, u32::MAX)?,
+            (QuestionDraft::Statistic(s), _) => s.packet = Some(number(v, u32::MAX)?),
             (QuestionDraft::Recent(r), _) => return r.option(w, v),
         }
         Ok(())
@@ -177,10 +168,6 @@ impl QuestionDraft {
             QuestionDraft::Mac(m) => {
                 let m = m.ok_or("match 'mac' needs '--mac-source'")?;
                 Question::Frame(vec![format!("6/{m}")])
-            }
-            QuestionDraft::Mss(mss) => {
-                let (lo, hi) = mss.ok_or("match 'tcpmss' needs '--mss'")?;
-                Question::Element(format!("TCPOptionCheck(2, 2, 2, {lo}, {hi})"))
             }
             QuestionDraft::String(s) => Question::Element(s.element()?),
             QuestionDraft::Statistic(s) => s.question()?,
@@ -307,13 +294,13 @@ impl Statistic {
         match (self.mode.as_deref(), self.probability, self.every) {
             (Some("random"), Some(p), None) => Ok(Question::Element(chance(p))),
             (Some("nth"), None, Some(every)) if every > 0 => {
-                if self.packet >= every {
-                    return Err(format!("'--packet {}' is not below '--every'", self.packet));
-                }
+                // as iptables wants it
+                let packet = self.packet.filter(|p| *p < every);
+                let packet = packet.ok_or("'--every' needs '--packet', which is below it")?;
                 Ok(Question::Turn {
                     every,
-                    from: self.packet,
-                    to: self.packet,
+                    from: packet,
+                    to: packet,
                 })
             }
             _ => Err(

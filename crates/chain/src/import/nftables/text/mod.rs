@@ -48,23 +48,22 @@ pub fn parse(text: &str) -> Result<Ruleset, Vec<Wrong>> {
         at: 0,
         objects: Vec::new(),
         included: 0,
+        errors: Vec::new(),
     };
-    let mut errors = Vec::new();
     // Bound: each turn takes a token at least
     while !p.is_done() {
-        let from = p.at;
-        if let Err(e) = p.command() {
-            errors.push(e);
-            p.at = p.at.max(from + 1);
-            p.skip_line();
-        }
-        if p.objects.len() > MAX_OBJECTS {
-            errors.push((p.line(), format!("more than {MAX_OBJECTS} objects")));
+        let wrong = match p.objects.len() > MAX_OBJECTS {
+            true => Some((p.line(), format!("more than {MAX_OBJECTS} objects"))),
+            false => p.command().err(),
+        };
+        // what follows would be read in the wrong place
+        if let Some(e) = wrong {
+            p.errors.push(e);
             break;
         }
     }
-    if !errors.is_empty() {
-        return Err(errors);
+    if !p.errors.is_empty() {
+        return Err(p.errors);
     }
     let mut out = Ruleset::default();
     if p.included > 0 {
@@ -88,6 +87,8 @@ struct Parser {
     objects: Vec<Object>,
     /// Lines that include what a pattern says.
     included: usize,
+    /// What is wrong with rules so far.
+    errors: Vec<Wrong>,
 }
 
 /// A table, a chain or a set: its family, table and name.
@@ -209,15 +210,7 @@ impl Parser {
             return self.table();
         }
         if self.take("include") {
-            let file = self.name("a file")?;
-            if file.contains(['*', '?', '[']) {
-                self.included += 1;
-                return Ok(());
-            }
-            return Err((
-                line,
-                format!("'{file}' is included: put what it says into this file"),
-            ));
+            return self.include(line);
         }
         let command = self.name("a command")?;
         let object = match command.as_str() {
@@ -279,6 +272,17 @@ impl Parser {
         }
     }
 
+    /// A file, or a pattern, of which there may be none.
+    fn include(&mut self, line: u32) -> Read<()> {
+        let file = self.name("a file")?;
+        if file.contains(['*', '?', '[']) {
+            self.included += 1;
+            return Ok(());
+        }
+        let text = format!("'{file}' is included: put what it says into this file");
+        Err((line, text))
+    }
+
     fn table_name(&mut self) -> Read<(String, String)> {
         let first = self.name("a table")?;
         match first.as_str() {
@@ -315,6 +319,10 @@ impl Parser {
                 return Ok(());
             }
             let line = self.line();
+            if self.take("include") {
+                self.include(line)?;
+                continue;
+            }
             let mut kind = self.name("chain, set or map")?;
             if matches!(kind.as_str(), "comment" | "flags") {
                 self.skip_statement();
@@ -401,8 +409,14 @@ impl Parser {
                 self.skip_statement();
                 continue;
             }
-            let (line, rule) = (self.line(), self.rule()?);
-            self.objects.push(rule_object(name, rule, line));
+            let line = self.line();
+            match self.rule() {
+                Ok(rule) => self.objects.push(rule_object(name, rule, line)),
+                Err(e) => {
+                    self.errors.push(e);
+                    self.skip_line();
+                }
+            }
         }
     }
 

@@ -184,7 +184,7 @@ impl Parser {
     }
 
     /// `rate [over] N[ UNIT]/PER [burst N UNIT]`, `name NAME`
-    fn limit(&mut self) -> Read<Value> {
+    pub(super) fn limit(&mut self) -> Read<Value> {
         if self.take("name") {
             return Ok(json!({ "limit": self.name("a name")? }));
         }
@@ -304,9 +304,12 @@ impl Parser {
         if self.take("prefix") {
             out.insert("flags".into(), json!(["netmap"]));
         }
-        if !self.take("to") {
-            return self.wrong(format!("expected 'to', found {}", self.shown()));
+        if self.take("addr") {
+            self.take_sign(".");
+            self.take("port");
         }
+        // it may be left out
+        self.take("to");
         if self.begins_expression() {
             let to = self.set_to()?;
             out.insert("addr".into(), to);

@@ -300,6 +300,8 @@ impl Parser {
                 elem.insert("timeout".into(), json!(self.name("a time")?));
             } else if self.take("comment") {
                 elem.insert("comment".into(), json!(self.name("a comment")?));
+            } else if self.take("limit") {
+                self.limit()?;
             } else if self.take("counter") {
                 self.counted()?;
             } else {
