@@ -453,7 +453,7 @@ mod tests {
         };
         let first = segment(HOST, 4000, SERVER, 80, ACK);
         let out = |port| segment(OWN, port, SERVER, 80, ACK);
-        let mut begins =
+        let begins =
             |c: &mut Chosen, ours, theirs| c.learn(0, &first, &ends(&out(ours)), &out(theirs));
         assert_eq!(begins(&mut c, 7000, 9000), Learnt::Drawn);
         assert_eq!(begins(&mut c, 7001, 9001), Learnt::Nothing);
