@@ -122,10 +122,15 @@ pub(crate) fn form(b: &[u8], sent: &[u8], way: Way) -> Form {
                 *ttl = 0;
             }
             // identification, flags of fragmentation and TTL are those of who answers
-            if answers_ping(b, sent)
-                && let Some(own) = p.get_mut(v.net + 4..v.net + 9)
-            {
-                own.fill(0);
+            if answers_ping(b, sent) {
+                if let Some(own) = p.get_mut(v.net + 4..v.net + 9) {
+                    own.fill(0);
+                }
+                // of a message of zeros, two checksums are right
+                let at = v.transport.map_or(0..0, |t| t + 2..t + 4);
+                if let Some(both) = p.get_mut(at).filter(|c| **c == [0xff; 2]) {
+                    both.fill(0);
+                }
             }
             // right, or how it is wrong
             let head = usize::from(b.get(v.net).copied().unwrap_or(0) & 15) * 4;

@@ -20,6 +20,8 @@ use std::net::IpAddr;
 struct Conn {
     /// As replies arrive at the chain, and at the kernel.
     replies: (Ends, Ends),
+    /// As its first packet arrived at the kernel.
+    arrived: Ends,
     /// The chain's port by which it began.
     port: usize,
     /// A segment may have ended it: what follows may begin it anew.
@@ -265,6 +267,7 @@ impl Chosen {
         let over = false;
         let conn = Conn {
             replies,
+            arrived: arrives,
             port,
             over,
         };
@@ -276,8 +279,7 @@ impl Chosen {
         let Some(c) = self.connections.remove(orig) else {
             return;
         };
-        let arrives = self.to_kernel.get(orig).copied().unwrap_or(*orig);
-        for t in [arrives, c.replies.1] {
+        for t in [c.arrived, c.replies.1] {
             if let Some(n) = self.taken.get_mut(&t) {
                 *n -= 1;
                 if *n == 0 {
@@ -453,7 +455,7 @@ mod tests {
         };
         let first = segment(HOST, 4000, SERVER, 80, ACK);
         let out = |port| segment(OWN, port, SERVER, 80, ACK);
-        let mut begins =
+        let begins =
             |c: &mut Chosen, ours, theirs| c.learn(0, &first, &ends(&out(ours)), &out(theirs));
         assert_eq!(begins(&mut c, 7000, 9000), Learnt::Drawn);
         assert_eq!(begins(&mut c, 7001, 9001), Learnt::Nothing);
