@@ -368,7 +368,7 @@ fn translates(text: &str, format: RuleFormat) -> bool {
 /// Does a ruleset of nftables say one of these words, in JSON or in nft's own language?
 fn says(text: &str, words: &[&str]) -> bool {
     let json = |w: &&str| text.contains(&format!("\"{w}\""));
-    words.iter().any(|w| json(w)) || text.split_whitespace().any(|w| words.contains(&w))
+    words.iter().any(json) || text.split_whitespace().any(|w| words.contains(&w))
 }
 
 /// Do its rules ask for the way back to an address?

@@ -96,10 +96,10 @@ fn questions_one_behind_the_other() {
     assert_eq!(
         found,
         [
-            "allow tcp -> 1, allow all -> 2",
+            "deny tcp -> 1, deny all -> 2",
             "RecentCheck(recent_bad, update, SECONDS 60): 3, 2",
             "",
-            "allow all -> 4",
+            "deny all -> 4",
             "limit 1/1: 5, 2",
             "deny all",
         ]

@@ -357,15 +357,22 @@ mod tests {
         };
         let never = "not (src host 192.168.1.255 or src host 203.0.113.255 or src host 192.168.1.1 or src host \
                      203.0.113.1 or src net 127.0.0.0/8)";
-        let up = "src net 192.168.1.1/24";
-        assert_eq!(of(false, false, Way::Up), format!("(({up}) && {never})"));
+        let (up, down) = ("src net 192.168.1.1/24", "src net 203.0.113.1/24");
+        assert_eq!(
+            of(false, false, Way::Up),
+            format!("((not {down} && ({up})) && {never})")
+        );
         assert_eq!(
             of(false, false, Way::Down),
-            format!("((not {up}) && {never})")
+            format!("(({down} or (not {up})) && {never})")
         );
         assert_eq!(of(true, false, Way::Up), format!("(true && {never})"));
+        let own = of(false, true, Way::Up);
         assert!(
-            of(false, true, Way::Up).starts_with(&format!("((({up}) or (src host 192.168.1.1 or "))
+            own.starts_with(&format!(
+                "(((not {down} && ({up})) or (src host 192.168.1.1 or "
+            )),
+            "{own}"
         );
     }
 }

@@ -132,12 +132,14 @@ fn interfaces_are_directions() {
         out: false,
         not: false,
         names: vec!["eth+".into()],
+        of: Default::default(),
     });
     let mut o = rule(&["udp"], ACCEPT, 1);
     o.interfaces.push(InterfaceTest {
         out: true,
         not: true,
         names: vec!["ppp0".into()],
+        of: Default::default(),
     });
     let chains = HashMap::from([("c".to_string(), vec![r, o])]);
     let names = Interfaces {

@@ -62,7 +62,11 @@ fn loss(v: &Value) -> f64 {
 /// Reloads the chain so often, and has one worker, two, and one again meanwhile.
 fn change(edge: &Edge, reloads: u64) {
     for i in 0..reloads {
-        let more = if i % 2 == 0 { "deny dst port 4444\n" } else { "" };
+        let more = if i % 2 == 0 {
+            "deny dst port 4444\n"
+        } else {
+            ""
+        };
         edge.rules(&format!("{more}{RULES}"));
         let v = edge.json(&["reload"]);
         assert_eq!(v["lost"], serde_json::json!([]), "{v}");

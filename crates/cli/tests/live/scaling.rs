@@ -191,7 +191,7 @@ fn to_and_fro(name: &str, dispatch: &str, times: u64) {
             let d = &v["dispatch"];
             assert_eq!(
                 (&d["mode"], &d["at_wrong_worker"]),
-                (&"software".into(), &0.into()),
+                (&dispatch.into(), &0.into()),
                 "{v}"
             );
             assert!(number(d, &["received"]) >= 500, "{v}");

@@ -419,9 +419,10 @@ fn what_table_nat_cannot_do() {
         nat("-j NETMAP --to 10.0.0.0/255.0.255.0").1,
         "'10.0.0.0/255.0.255.0': the mask is no prefix"
     );
-    assert_eq!(
-        nat("-m addrtype --dst-type BROADCAST -j ACCEPT").1,
-        "address type 'BROADCAST' is not supported; there is LOCAL"
+    assert!(
+        nat("-m addrtype --dst-type FOREIGN -j ACCEPT")
+            .1
+            .starts_with("address type 'FOREIGN'")
     );
 }
 
@@ -440,8 +441,8 @@ fn what_cannot_be_expressed_is_refused_by_name() {
         "connection state 'FOO' is not supported"
     );
     assert_eq!(
-        wrong("-m recent --set -j ACCEPT"),
-        "match 'recent' is not supported"
+        wrong("-m time --timestart 8:00 -j ACCEPT"),
+        "match 'time' is not supported"
     );
     assert_eq!(
         wrong("-p tcp -j TOS --set-tos 4"),

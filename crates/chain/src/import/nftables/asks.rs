@@ -32,9 +32,8 @@ impl Draft {
     /// Is there something behind a question that a list cannot ask there? `several`: the rule becomes several.
     pub fn narrowed(&self, several: bool) -> Option<String> {
         let asked = self.asked.iter().find(|a| a.counts())?;
-        let narrowed = self.never
-            || several != asked.several
-            || self.interfaces.len() > asked.interfaces;
+        let narrowed =
+            self.never || several != asked.several || self.interfaces.len() > asked.interfaces;
         narrowed.then(|| NARROWED.to_string())
     }
 

@@ -589,7 +589,7 @@ fn a_rate_behind_a_concatenation() {
     );
     let more = set.sections[0].more.iter();
     let names = more.filter_map(|s| match s {
-        Section::Rate { bucket, .. } => Some(bucket.name.as_str()),
+        Section::Ask { asked, .. } => Some(asked.name.as_str()),
         Section::Rules(_) => None,
         s => panic!("{s:?}"),
     });
