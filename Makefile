@@ -87,7 +87,8 @@ test: test-packages
 	$(CARGO) fmt --all --check
 	@scripts/test.sh
 
-# Before anything is built: whether DPDK is there decides what is. What else tests want comes meanwhile (scripts/test.sh).
+# Before anything is built: whether DPDK is there decides what is. What else tests want comes meanwhile
+# (scripts/test.sh).
 test-packages:
 	@scripts/packages.sh dpdk
 

@@ -1,7 +1,8 @@
 //! RecentList and RecentCheck: addresses that packets had, and when, as Linux's match `recent` keeps them.
 //!
 //! `RecentList([CAPACITY])` is a list that has no ports: at most CAPACITY (100) addresses; of more, the one that has
-//! not been noted for the longest time is forgotten. `RecentCheck(LIST, WHAT, [DESTINATION, MASK, SECONDS, HITS, REAP])`
+//! not been noted for the longest time is forgotten.
+//! `RecentCheck(LIST, WHAT, [DESTINATION, MASK, SECONDS, HITS, REAP])`
 //! stands where a rule asks it; what holds leaves at output 0, what does not at output 1. WHAT is
 //!
 //! - `set`: notes the packet's source address (or destination), and holds.

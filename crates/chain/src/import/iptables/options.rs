@@ -118,19 +118,7 @@ impl Rules<'_> {
                 let v = value(w, it, &mut not)?;
                 self.address_type(w, v, not, d)
             }
-            "--mark" => {
-                let v = value(w, it, &mut not)?;
-                let of = d
-                    .mark_of
-                    .ok_or("'--mark' needs '-m mark' or '-m connmark'")?;
-                let test = changes::mark_test(of, v, not)?;
-                let name = match of {
-                    MarkOf::Packet => "mark",
-                    MarkOf::Connection => "connmark",
-                };
-                d.conditions(Some(name)).marks.push(test);
-                Ok(())
-            }
+            "--mark" => marked(value(w, it, &mut not)?, not, d),
             "-s" | "--source" | "--src" | "-d" | "--destination" | "--dst" => {
                 let v = value(w, it, &mut not)?;
                 self.addresses(w, v, not, d)
@@ -530,4 +518,18 @@ fn port_range(s: &str) -> Result<(u16, u16), String> {
     } else {
         Err(format!("port range '{s}'"))
     }
+}
+
+/// `--mark VALUE[/MASK]`, of the match before it.
+fn marked(v: &str, not: bool, d: &mut Draft) -> Result<(), String> {
+    let of = d
+        .mark_of
+        .ok_or("'--mark' needs '-m mark' or '-m connmark'")?;
+    let test = changes::mark_test(of, v, not)?;
+    let name = match of {
+        MarkOf::Packet => "mark",
+        MarkOf::Connection => "connmark",
+    };
+    d.conditions(Some(name)).marks.push(test);
+    Ok(())
 }

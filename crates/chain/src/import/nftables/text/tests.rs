@@ -17,120 +17,124 @@ fn compared(op: &str, left: &str, right: &str) -> Value {
     json!([{ "match": { "op": op, "left": left, "right": right } }])
 }
 
+const SADDR: &str = r#"{"payload":{"protocol":"ip","field":"saddr"}}"#;
+const FLAGS: &str = r#"{"payload":{"protocol":"tcp","field":"flags"}}"#;
+const MASKED: &str =
+    r#"{"&":[{"payload":{"protocol":"tcp","field":"flags"}},{"|":["fin","syn","rst"]}]}"#;
+const DPORT: &str = r#"{"payload":{"protocol":"tcp","field":"dport"}}"#;
+
+/// A comparison, and its operator and sides in JSON.
+const COMPARISONS: &[[&str; 4]] = &[
+    [
+        "ip saddr 10.0.0.0/8",
+        "==",
+        SADDR,
+        r#"{"prefix":{"addr":"10.0.0.0","len":8}}"#,
+    ],
+    [
+        "ip saddr != { 10.0.0.1, 10.0.0.5-10.0.0.9 }",
+        "!=",
+        SADDR,
+        r#"{"set":["10.0.0.1",{"range":["10.0.0.5","10.0.0.9"]}]}"#,
+    ],
+    ["ip saddr @bad", "==", SADDR, r#""@bad""#],
+    [
+        "tcp dport { 22, 80-90,\n https }",
+        "==",
+        DPORT,
+        r#"{"set":[22,{"range":[80,90]},"https"]}"#,
+    ],
+    ["tcp dport >= 1024", ">=", DPORT, "1024"],
+    ["tcp flags syn", "in", FLAGS, r#""syn""#],
+    [
+        "tcp flags & (fin | syn | rst) == syn",
+        "==",
+        MASKED,
+        r#""syn""#,
+    ],
+    [
+        "ct state established,related",
+        "in",
+        r#"{"ct":{"key":"state"}}"#,
+        r#"["established","related"]"#,
+    ],
+    [
+        "ct state { new, invalid }",
+        "==",
+        r#"{"ct":{"key":"state"}}"#,
+        r#"{"set":["new","invalid"]}"#,
+    ],
+    [
+        "iifname != \"lo\"",
+        "!=",
+        r#"{"meta":{"key":"iifname"}}"#,
+        r#""lo""#,
+    ],
+    [
+        "meta l4proto { tcp, udp }",
+        "==",
+        r#"{"meta":{"key":"l4proto"}}"#,
+        r#"{"set":["tcp","udp"]}"#,
+    ],
+    [
+        "fib saddr . iif oif missing",
+        "==",
+        r#"{"fib":{"result":"oif","flags":["saddr","iif"]}}"#,
+        "false",
+    ],
+    [
+        "fib daddr type { local, broadcast }",
+        "==",
+        r#"{"fib":{"result":"type","flags":["daddr"]}}"#,
+        r#"{"set":["local","broadcast"]}"#,
+    ],
+    [
+        "meta mark & 0xff == 0x10",
+        "==",
+        r#"{"&":[{"meta":{"key":"mark"}},255]}"#,
+        "16",
+    ],
+    [
+        "numgen random mod 100 < 50",
+        "<",
+        r#"{"numgen":{"mode":"random","mod":100,"offset":0}}"#,
+        "50",
+    ],
+    [
+        "rt type 0",
+        "==",
+        r#"{"exthdr":{"name":"rt","field":"type"}}"#,
+        "0",
+    ],
+    [
+        "tcp option maxseg size 0",
+        "==",
+        r#"{"tcp option":{"name":"maxseg","field":"size"}}"#,
+        "0",
+    ],
+    [
+        "ether saddr 00:11:22:33:44:55",
+        "==",
+        r#"{"payload":{"protocol":"ether","field":"saddr"}}"#,
+        r#""00:11:22:33:44:55""#,
+    ],
+    [
+        "ip6 daddr fe80::",
+        "==",
+        r#"{"payload":{"protocol":"ip6","field":"daddr"}}"#,
+        r#""fe80::""#,
+    ],
+    [
+        "iifname . ip saddr { \"a\" . 10.0.0.1 }",
+        "==",
+        r#"{"concat":[{"meta":{"key":"iifname"}},{"payload":{"protocol":"ip","field":"saddr"}}]}"#,
+        r#"{"set":[{"concat":["a","10.0.0.1"]}]}"#,
+    ],
+];
+
 #[test]
 fn comparisons() {
-    let saddr = r#"{"payload":{"protocol":"ip","field":"saddr"}}"#;
-    let flags = r#"{"payload":{"protocol":"tcp","field":"flags"}}"#;
-    let masked =
-        r#"{"&":[{"payload":{"protocol":"tcp","field":"flags"}},{"|":["fin","syn","rst"]}]}"#;
-    let dport = r#"{"payload":{"protocol":"tcp","field":"dport"}}"#;
-    for (text, op, left, right) in [
-        (
-            "ip saddr 10.0.0.0/8",
-            "==",
-            saddr,
-            r#"{"prefix":{"addr":"10.0.0.0","len":8}}"#,
-        ),
-        (
-            "ip saddr != { 10.0.0.1, 10.0.0.5-10.0.0.9 }",
-            "!=",
-            saddr,
-            r#"{"set":["10.0.0.1",{"range":["10.0.0.5","10.0.0.9"]}]}"#,
-        ),
-        ("ip saddr @bad", "==", saddr, r#""@bad""#),
-        (
-            "tcp dport { 22, 80-90,\n https }",
-            "==",
-            dport,
-            r#"{"set":[22,{"range":[80,90]},"https"]}"#,
-        ),
-        ("tcp dport >= 1024", ">=", dport, "1024"),
-        ("tcp flags syn", "in", flags, r#""syn""#),
-        (
-            "tcp flags & (fin | syn | rst) == syn",
-            "==",
-            masked,
-            r#""syn""#,
-        ),
-        (
-            "ct state established,related",
-            "in",
-            r#"{"ct":{"key":"state"}}"#,
-            r#"["established","related"]"#,
-        ),
-        (
-            "ct state { new, invalid }",
-            "==",
-            r#"{"ct":{"key":"state"}}"#,
-            r#"{"set":["new","invalid"]}"#,
-        ),
-        (
-            "iifname != \"lo\"",
-            "!=",
-            r#"{"meta":{"key":"iifname"}}"#,
-            r#""lo""#,
-        ),
-        (
-            "meta l4proto { tcp, udp }",
-            "==",
-            r#"{"meta":{"key":"l4proto"}}"#,
-            r#"{"set":["tcp","udp"]}"#,
-        ),
-        (
-            "fib saddr . iif oif missing",
-            "==",
-            r#"{"fib":{"result":"oif","flags":["saddr","iif"]}}"#,
-            "false",
-        ),
-        (
-            "fib daddr type { local, broadcast }",
-            "==",
-            r#"{"fib":{"result":"type","flags":["daddr"]}}"#,
-            r#"{"set":["local","broadcast"]}"#,
-        ),
-        (
-            "meta mark & 0xff == 0x10",
-            "==",
-            r#"{"&":[{"meta":{"key":"mark"}},255]}"#,
-            "16",
-        ),
-        (
-            "numgen random mod 100 < 50",
-            "<",
-            r#"{"numgen":{"mode":"random","mod":100,"offset":0}}"#,
-            "50",
-        ),
-        (
-            "rt type 0",
-            "==",
-            r#"{"exthdr":{"name":"rt","field":"type"}}"#,
-            "0",
-        ),
-        (
-            "tcp option maxseg size 0",
-            "==",
-            r#"{"tcp option":{"name":"maxseg","field":"size"}}"#,
-            "0",
-        ),
-        (
-            "ether saddr 00:11:22:33:44:55",
-            "==",
-            r#"{"payload":{"protocol":"ether","field":"saddr"}}"#,
-            r#""00:11:22:33:44:55""#,
-        ),
-        (
-            "ip6 daddr fe80::",
-            "==",
-            r#"{"payload":{"protocol":"ip6","field":"daddr"}}"#,
-            r#""fe80::""#,
-        ),
-        (
-            "iifname . ip saddr { \"a\" . 10.0.0.1 }",
-            "==",
-            r#"{"concat":[{"meta":{"key":"iifname"}},{"payload":{"protocol":"ip","field":"saddr"}}]}"#,
-            r#"{"set":[{"concat":["a","10.0.0.1"]}]}"#,
-        ),
-    ] {
+    for [text, op, left, right] in COMPARISONS {
         assert_eq!(rule(text), compared(op, left, right), "{text}");
     }
     assert_eq!(
