@@ -14,8 +14,8 @@
 //!   have nothing to do with it: they take nothing more from inputs that lead to the full ring, and go on with others.
 //!
 //! Where cost varies by packet, its median counts; the last sample does until there is one. An NF with a core of its
-//! own may wait for something that is not the processor (a disk, a device): what it is done with while packets wait for it
-//! says what one takes there. An NF that never yields is the controller's affair: it gives all of
+//! own may wait for something that is not the processor (a disk, a device): what it is done with while packets wait for
+//! it says what one takes there. An NF that never yields is the controller's affair: it gives all of
 //! that core turns by the clock. One that has stalled keeps its packets, and its chain is shut; one that has crashed is
 //! the launcher's affair.
 

@@ -6,8 +6,8 @@
 //! and FIFO classes (fair: least virtual run time first, slices, wake-ups that preempt); a switch's cost; what a
 //! policy sees and all its levers, when it wants to look ([`Policy::rests`]), how soon it can at most, and how long a
 //! lever takes ([`Simulator::pause`], [`Simulator::lever`]; nothing, unless it is said). *What is not*: caches, the
-//! time of a core that looks and levers take, wake-up latency beyond a switch, preemption within a batch (it waits for the
-//! batch's end), ticks, real-time throttling, migration, TCP's answer to losses and marks.
+//! time of a core that looks and levers take, wake-up latency beyond a switch, preemption within a batch (it waits for
+//! the batch's end), ticks, real-time throttling, migration, TCP's answer to losses and marks.
 
 mod core;
 mod report;
