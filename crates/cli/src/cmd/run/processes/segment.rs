@@ -472,7 +472,7 @@ fn device_ports(chain: &Chain, devices: Devices) -> Vec<PortSpec> {
 
 /// What was taken in is done with, unless what came of it waits for room, and has not done so for long: then rings fill
 /// up, and whoever is in front waits, too. Where only the inputs wait that lead to full rings (`by_way`), others'
-/// packets /// are done with.
+/// packets are done with.
 fn settle(
     all: &mut Packets,
     (blocked, by_way): (&mut Option<Instant>, bool),
