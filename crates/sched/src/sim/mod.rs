@@ -300,7 +300,7 @@ impl Simulator {
     }
 
     /// What the policy last said.
-    pub fn levers(&self) -> &Decisions {
+    pub fn wanted(&self) -> &Decisions {
         &self.wanted
     }
 
