@@ -89,11 +89,13 @@ impl Ways {
                 *since = None;
             }
             *before = n;
-            let since = *since.get_or_insert(now);
+            let begun = *since.get_or_insert(now);
             let several = |l: &u64| l >> output & 1 == 1 && !l.is_power_of_two();
             let of_several = self.leads.iter().any(several);
-            if of_several || now.saturating_duration_since(since) >= PATIENCE {
-                (*before, self.over) = (0, self.over | 1 << output);
+            if of_several || now.saturating_duration_since(begun) >= PATIENCE {
+                // what comes behind it has its own time
+                (*before, *since) = (0, None);
+                self.over |= 1 << output;
             } else {
                 self.full |= 1 << output;
             }
