@@ -7,7 +7,7 @@ use onefold_runtime::Port;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Rings of 4 places, and of 64 the other way: launcher to function by 0 and 1, function to launcher by 2 and 3.
+/// Rings of 4 places: launcher to function by 0 and 1, function to launcher by 2 and 3.
 fn world() -> (Seat, Shared) {
     let shape = Shape {
         nfs: 2,
