@@ -36,7 +36,8 @@ targets() {
 
 # One pass lints and compiles: clippy's driver in the place of rustc, for the crates of this workspace. It tells what
 # `make lint` tells, and leaves the code that the tests then execute; to check all crates first and to compile them
-# afterwards takes two minutes more. Where there is no clippy, the compiler alone is used.
+# afterwards takes two minutes more. Where there is no clippy, the compiler alone is used. CLIPPY_ARGS is what
+# `cargo clippy -- -D warnings` hands to its driver: arguments, with clippy's own separator behind each.
 driver=$(rustup which clippy-driver 2>/dev/null || command -v clippy-driver || true)
 if [ -n "$driver" ]; then
   export RUSTC_WORKSPACE_WRAPPER=$driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
