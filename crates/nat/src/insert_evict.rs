@@ -2,7 +2,7 @@
 
 use crate::age_queue::{Filed, NIL};
 use crate::lease::{NO_LEASE, STAMP_BITS};
-use crate::record::{Counts, NewFlow, Record, Timeout};
+use crate::record::{Counts, NewFlow, Record, Timeout, Usage};
 use crate::sequence_shifts::SequenceShifts;
 use crate::table::{FlowTable, MAX_FLOWS, timeout};
 use onefold_packet::Timestamp;
@@ -164,6 +164,9 @@ impl FlowTable {
             self.order = EvictionOrder::default();
         }
         self.live += 1;
+        if new.usage != Usage::Plain {
+            self.claim(i);
+        }
         self.count_flows(new.map, new.input, 1);
     }
 
@@ -192,7 +195,7 @@ impl FlowTable {
             filing: number,
             ip_p: new.ip_p,
             flags: new.flags,
-            used: true,
+            usage: new.usage,
             ..Record::default()
         };
         Filed {
@@ -223,6 +226,9 @@ impl FlowTable {
         }
         if self.has_exhaustion() {
             self.note_evicted(i);
+        }
+        if self.endpoints.is_some() {
+            self.release_endpoint(i);
         }
         self.live -= 1;
         self.evictions += 1;
@@ -319,6 +325,9 @@ impl FlowTable {
                 self.note(map, key, false);
             }
         }
+        if self.endpoints.is_some() {
+            self.release_endpoint(i);
+        }
         self.count_removed(map, input);
         self.live -= 1;
     }
@@ -326,7 +335,7 @@ impl FlowTable {
     /// Removes a binding, both directions.
     pub(crate) fn remove(&mut self, i: u32) {
         let record = &self.records[i as usize];
-        if !record.used {
+        if !record.used() {
             return;
         }
         let (map, flags, shifts) = (record.map, record.flags, record.shifts);
@@ -342,7 +351,7 @@ impl FlowTable {
         // most often another flow is about to be in it, and writes all of it
         self.free.push(i);
         let record = &mut self.records[i as usize];
-        record.used = false;
+        record.usage = Usage::Unused;
         record.lease = NO_LEASE;
         record.generation = record.generation.wrapping_add(1);
         record.shifts = NIL;
@@ -448,6 +457,9 @@ mod tests {
             track: [Track::Tcp, Track::Udp(3)],
             noutputs: 2,
             take_over: true,
+            endpoints: false,
+            reserved: Vec::new(),
+            handshake: false,
             inputs: vec![Counts::default()],
         });
         t.set_capacity(capacity);
@@ -475,6 +487,7 @@ mod tests {
             ping: false,
             free: false,
             flags: 0,
+            usage: Usage::Plain,
         }
     }
 
@@ -559,7 +572,7 @@ mod tests {
                 let now = Timestamp(at);
                 // a flow that is there is used, and may change its class
                 if what < 2 {
-                    let used: Vec<u32> = (0..t.records.len() as u32).filter(|i| t.records[*i as usize].used).collect();
+                    let used: Vec<u32> = (0..t.records.len() as u32).filter(|i| t.records[*i as usize].used()).collect();
                     if let Some(i) = used.get(which % used.len().max(1)) {
                         t.touch(*i, now);
                         t.set_flags(*i, [0, 12, 3, 7][which % 4]);
@@ -573,12 +586,12 @@ mod tests {
                 };
                 let now_ms = t.now_ms(now);
                 let rank_of = |t: &FlowTable, r: &Record| rank(timeout(&t.members, t.queue_of(r.map, r.flags)), now_ms, r.stamp);
-                let all = t.records.iter().enumerate().filter(|(_, r)| r.used);
+                let all = t.records.iter().enumerate().filter(|(_, r)| r.used());
                 let first = all.map(|(i, r)| (rank_of(&t, r), i)).min();
                 let full = t.full();
-                let flows: Vec<(usize, u32)> = (t.records.iter().enumerate()).filter(|(_, r)| r.used).map(|(i, r)| (i, r.generation)).collect();
+                let flows: Vec<(usize, u32)> = (t.records.iter().enumerate()).filter(|(_, r)| r.used()).map(|(i, r)| (i, r.generation)).collect();
                 let made = put(&mut t, n, now);
-                let left = |t: &FlowTable, (i, g): &(usize, u32)| t.records[*i].used && t.records[*i].generation == *g;
+                let left = |t: &FlowTable, (i, g): &(usize, u32)| t.records[*i].used() && t.records[*i].generation == *g;
                 for f in &flows {
                     let goes = full && made.is_some() && first.is_some_and(|(_, i)| i == f.0);
                     proptest::prop_assert_eq!(left(&t, f), !goes, "{:?} {:?}", f, first);

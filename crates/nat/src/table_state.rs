@@ -1,5 +1,6 @@
 //! The table as a state of a graph.
 
+use crate::endpoints::Endpoint;
 use crate::flow_id::FlowId;
 use crate::insert_evict::EvictionOrder;
 use crate::lease::STAMP_BITS;
@@ -54,7 +55,7 @@ impl State for FlowTable {
             out.push('\n');
         }
         let mut by_age: Vec<u32> = (0..self.records.len() as u32)
-            .filter(|i| self.records[*i as usize].used)
+            .filter(|i| self.records[*i as usize].used())
             .collect();
         let leases = self.leases.as_deref();
         by_age.sort_by_key(|i| self.records[*i as usize].last_use(leases));
@@ -87,6 +88,17 @@ impl State for FlowTable {
         for (_, _, s) in lines {
             out.push_str(&s);
             out.push('\n');
+        }
+        for (map, outside, inside, flows) in self.endpoints.iter().flat_map(|e| e.all()) {
+            let ip = |e: Endpoint| std::net::Ipv4Addr::from(e.addr);
+            let _ = writeln!(
+                out,
+                "mapping {map} {}:{} => {}:{} flows {flows}",
+                ip(inside),
+                inside.port,
+                ip(outside),
+                outside.port
+            );
         }
         out.push_str(&self.fragments_text());
         out

@@ -4,9 +4,11 @@
 //! back. *One-to-one*: each inside address has an outside address of its own, both ways, with static rules. Static
 //! forwards let flows from outside in. With `hairpin`, inside hosts reach each other through outside addresses.
 //!
-//! No flow takes another one's place: one that would have the same replies is refused. ICMP errors follow RFC 5508
-//! (REQ-4, REQ-5): the packet that they quote is translated back, and no inside address gets out. Fragments follow
-//! their first one.
+//! Behaviour is that of RFC 4787, 5382, 5508 and 7857 (docs/nat-behaviour.md): an inside address and port has one outside
+//! address and port, whomever it talks to, and nobody else has them; all flows and pings of a host have one outside
+//! address. No flow takes another one's place. ICMP errors: the packet that they quote is translated back, and no inside
+//! address gets out. Fragments follow their first one. `mapping: address-and-port` is Click's way: each flow chooses
+//! for itself.
 
 use super::side::Side;
 use super::{
@@ -27,8 +29,13 @@ use std::net::Ipv4Addr;
 pub struct Nat {
     /// Outside address or pool for NAPT: `203.0.113.1` or `203.0.113.1-203.0.113.4`.
     pub pool: Option<Loc<String>>,
-    /// Port range of NAPT: `1024-65535` if not given.
+    /// Port range of NAPT: `1-65535` if not given, of which ports below 1024 are for flows that have such ports inside;
+    /// with `mapping: address-and-port` `1024-65535`.
     pub port_range: Option<Loc<String>>,
+    /// What flows of one inside address and port have in common; `endpoint-independent` if not given.
+    pub mapping: Option<Loc<Mapping>>,
+    /// Who may send to a port that an inside host has; `address-and-port` if not given.
+    pub filtering: Option<Loc<Filtering>>,
     /// One-to-one pairs: `10.0.0.5 = 203.0.113.5`.
     pub one_to_one: Option<Vec<Loc<String>>>,
     /// Flows from outside that are let in: `tcp 203.0.113.1:80 -> 10.0.0.5:8080`.
@@ -51,6 +58,31 @@ pub struct Nat {
     pub encap_outside: Option<Encap>,
 }
 
+/// What flows of one inside address and port have in common (RFC 4787 section 4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mapping {
+    /// One outside address and port, which nobody else has. All flows of a host have one outside address.
+    #[default]
+    EndpointIndependent,
+    /// Nothing, as in Click: flows with several destinations may share a port, and take addresses in turn.
+    AddressAndPort,
+}
+
+/// Who may send to an outside address and port that an inside host has (RFC 4787 section 5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Filtering {
+    /// Whom the host has sent to from there.
+    #[default]
+    AddressAndPort,
+    /// Everybody. Goes with `mapping: endpoint-independent`.
+    EndpointIndependent,
+}
+
+/// Nodes of each outside address on the ring that says which one a host has, and the ring's seed: a change of the pool
+/// moves few hosts, and workers agree.
+const RING: (u32, u32) = (64, 1);
 /// Most outside addresses of a pool.
 const MAX_POOL: u32 = 256;
 /// Identifiers of echo requests.
@@ -74,6 +106,15 @@ impl Nat {
     }
 
     fn napt(&self, cx: &mut KindCx<'_>, pool: &Loc<String>) -> String {
+        if let Some(f) = &self.filtering
+            && f.value == Filtering::EndpointIndependent
+            && !self.is_independent()
+        {
+            cx.error(
+                f,
+                "'filtering: endpoint-independent' goes with 'mapping: endpoint-independent'",
+            );
+        }
         let Some((lo, hi)) = addresses(&pool.value) else {
             cx.error(
                 pool,
@@ -84,10 +125,12 @@ impl Nat {
             );
             return String::new();
         };
+        let independent = self.is_independent();
+        let all = if independent { "1-65535" } else { "1024-65535" };
         let ports = self
             .port_range
             .as_ref()
-            .map_or("1024-65535".to_string(), |p| p.value.clone());
+            .map_or(all.to_string(), |p| p.value.clone());
         if range(&ports).is_none() {
             if let Some(p) = &self.port_range {
                 cx.error(
@@ -118,20 +161,14 @@ impl Nat {
             t.line("rw :: IPRewriter(");
             t.line_at(cx.reader, pool_at, format!("pattern {lo} {ports} - - 0 1,"));
         } else {
-            t.line("pool :: RoundRobinIPMapper(");
-            let (first, last) = (u32::from(lo), u32::from(hi));
-            for a in first..=last {
-                let comma = if a < last { "," } else { "" };
-                t.line_at(
-                    cx.reader,
-                    pool_at,
-                    format!("{} {ports} - - 0 1{comma}", Ipv4Addr::from(a)),
-                );
-            }
-            t.line(");");
+            self.mapper(cx, &mut t, "pool", (lo, hi), &ports);
             t.line("rw :: IPRewriter(pool,");
         }
-        t.line(format!("drop \"{UNMAPPED}\""));
+        let from_outside = match self.filtering() {
+            Filtering::AddressAndPort => format!("drop \"{UNMAPPED}\""),
+            Filtering::EndpointIndependent => "mapped 1 0".to_string(),
+        };
+        t.line(from_outside);
         for (f, spec) in &forwards {
             t.line_at(
                 cx.reader,
@@ -139,10 +176,32 @@ impl Nat {
                 format!(", pattern - - {} {} 1 0", spec.inside, spec.inside_port),
             );
         }
+        // the second turn of packets between inside hosts
+        let turned = match self.hairpin && independent {
+            true => ", mapped 1 0",
+            false => "",
+        };
+        t.line(turned);
         let promises = format!(", TAKE_OVER false, FRAGMENTS {FRAGMENTED}");
-        t.line(format!("{options}{promises});"));
+        t.line(format!("{options}{promises}, TCP_HANDSHAKE true"));
+        if independent {
+            t.line(", MAPPING endpoint");
+            let reserved: Vec<String> = forwards.iter().map(|(_, s)| s.reserved()).collect();
+            if !reserved.is_empty() {
+                t.line(format!(", RESERVED \"{}\"", reserved.join(" ")));
+            }
+        }
+        t.line(");");
+        let request = match independent && lo != hi {
+            true => {
+                self.mapper(cx, &mut t, "ping_pool", (lo, hi), &pings);
+                "ping_pool".to_string()
+            }
+            false => format!("pattern {lo} {pings} - - 0 1"),
+        };
+        let mapping = if independent { ", MAPPING endpoint" } else { "" };
         t.line(format!(
-            "ping :: ICMPPingRewriter(pattern {lo} {pings} - - 0 1, drop \"{UNMAPPED}\"{promises});"
+            "ping :: ICMPPingRewriter({request}, drop \"{UNMAPPED}\"{turned}{promises}{mapping});"
         ));
         t.line("err_out :: ICMPRewriter(rw:0 ping:0, SOURCE all, STRICT true);");
         t.line("err_in :: ICMPRewriter(rw:0 ping:0, SOURCE own, STRICT true);");
@@ -150,6 +209,47 @@ impl Nat {
         self.frames(cx, &mut t, outside.collect());
         self.napt_ways(&mut t, &forwards, (lo, hi));
         t.finish()
+    }
+
+    fn is_independent(&self) -> bool {
+        let how = self.mapping.as_ref().map(|m| m.value);
+        how.unwrap_or_default() == Mapping::EndpointIndependent
+    }
+
+    fn filtering(&self) -> Filtering {
+        let how = self.filtering.as_ref().map(|f| f.value);
+        how.unwrap_or_default()
+    }
+
+    /// Which address of the pool a flow gets: that of its host, or each in turn.
+    fn mapper(
+        &self,
+        cx: &mut KindCx<'_>,
+        t: &mut ClickText,
+        name: &str,
+        (lo, hi): (Ipv4Addr, Ipv4Addr),
+        ports: &str,
+    ) {
+        let independent = self.is_independent();
+        t.line(match independent {
+            true => format!("{name} :: SourceIPHashMapper({} {},", RING.0, RING.1),
+            false => format!("{name} :: RoundRobinIPMapper("),
+        });
+        let pool_at = match &self.pool {
+            Some(p) => cx.at(p),
+            None => cx.span,
+        };
+        let (first, last) = (u32::from(lo), u32::from(hi));
+        for a in first..=last {
+            let comma = if a < last { "," } else { "" };
+            let id = match independent {
+                true => format!(" {}", a - first),
+                false => String::new(),
+            };
+            let pattern = format!("{} {ports} - - 0 1{id}{comma}", Ipv4Addr::from(a));
+            t.line_at(cx.reader, pool_at, pattern);
+        }
+        t.line(");");
     }
 
     /// Which rewriter packets of each side come to, and where they leave.
@@ -192,20 +292,59 @@ impl Nat {
         if self.hairpin {
             // What was translated on its way out and goes to an outside address of ours comes in again at once: not for
             // ever, should it be translated into such a packet each time.
+            let turned = match self.is_independent() {
+                true => "turned",
+                false => "from_out",
+            };
             t.line(format!(
-                "rw[0] -> hair :: IPClassifier({}, -) -> LoopGuard -> from_out;",
+                "rw[0] -> hair :: IPClassifier({}, -) -> LoopGuard -> {turned};",
                 pool_filter(lo, hi)
             ));
             t.line("err_out[0] -> hair; hair[1] -> to_out;");
         } else {
             t.line("rw[0] -> to_out; err_out[0] -> to_out;");
         }
-        t.line("rw[1] -> to_in; ping[0] -> to_out; ping[1] -> to_in; err_in[1] -> to_in;");
+        if self.hairpin && self.is_independent() {
+            self.turned(t, forwards);
+        } else {
+            t.line("ping[0] -> to_out;");
+        }
+        t.line("rw[1] -> to_in; ping[1] -> to_in; err_in[1] -> to_in;");
         // errors about packets of the side that they come from
         let wrong_side = discard(WRONG_SIDE);
         t.line(format!(
             "err_out[1] -> {wrong_side}; err_in[0] -> {wrong_side};"
         ));
+    }
+
+    /// Packets between inside hosts, after their first turn: they go to whom their destination belongs to, whoever they
+    /// are from. Who may send to a mapping from outside is another matter.
+    fn turned(&self, t: &mut ClickText, forwards: &[(&Loc<String>, Forward)]) {
+        let mut rules: Vec<String> = forwards.iter().map(|(_, s)| s.filter()).collect();
+        let n = rules.len();
+        let others = [
+            "tcp or udp",
+            "icmp type echo",
+            "icmp type echo-reply",
+            "icmp type >= 0",
+            "icmp",
+            "-",
+        ];
+        rules.extend(others.map(String::from));
+        t.line(format!("turned :: IPClassifier({});", rules.join(", ")));
+        for i in 0..n {
+            t.line(format!("turned[{i}] -> [{}]rw;", 2 + i));
+        }
+        let [flows, asked, reply, errors, later, rest] = std::array::from_fn(|i| n + i);
+        t.line(format!(
+            "turned[{flows}] -> [{}]rw; turned[{asked}] -> [2]ping; turned[{reply}] -> [1]ping;",
+            2 + n
+        ));
+        t.line(format!(
+            "turned[{errors}] -> err_in; turned[{later}] -> [1]ping; turned[{rest}] -> {};",
+            discard(NO_PORTS)
+        ));
+        t.line("ping[0] -> hair;");
     }
 
     /// The worker's slices of the port range and of the identifiers of echo requests, as patterns have them; one worker
@@ -231,6 +370,7 @@ impl Nat {
                 forwards: forwards.iter().map(|(_, f)| f.told()).collect(),
             }),
             hairpin: self.hairpin,
+            reserves: self.is_independent(),
         });
         let Share { worker, workers } = cx.reader.share;
         if workers == 1 {
@@ -278,7 +418,8 @@ impl Nat {
             ("port-range", self.port_range.is_some()),
             ("tcp-timeout", self.tcp_timeout.is_some()),
             ("udp-timeout", self.udp_timeout.is_some()),
-            ("hairpin", self.hairpin),
+            ("mapping", self.mapping.is_some()),
+            ("filtering", self.filtering.is_some()),
         ] {
             if given {
                 cx.error_whole(format!("'{what}' goes with 'pool', not with 'one-to-one'"));
@@ -339,7 +480,16 @@ impl Nat {
             discard("source address is in no one-to-one pair"),
             discard("destination address is in no one-to-one pair")
         ));
-        t.line("rw[0] -> to_out; rw[1] -> to_in; k_in[1] -> c_in; k_out[1] -> c_out;");
+        if self.hairpin {
+            let own: Vec<String> = (pairs.iter().map(|(_, p)| format!("dst host {}", p.1))).collect();
+            t.line(format!(
+                "rw[0] -> hair :: IPClassifier(({}), -) -> LoopGuard -> from_out; hair[1] -> to_out;",
+                own.join(" or ")
+            ));
+        } else {
+            t.line("rw[0] -> to_out;");
+        }
+        t.line("rw[1] -> to_in; k_in[1] -> c_in; k_out[1] -> c_out;");
         static_errors(&mut t, &pairs);
         t.finish()
     }
@@ -480,6 +630,10 @@ impl Forward {
             inside,
             inside_port,
         })
+    }
+    /// What no mapping gets.
+    fn reserved(&self) -> String {
+        format!("{} {} {}", self.proto, self.outside, self.outside_port)
     }
     /// As the partition has it.
     fn told(&self) -> onefold_partition::Forward {

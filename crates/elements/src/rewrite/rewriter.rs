@@ -9,6 +9,14 @@
 //! or address, even where its specification has no variations. Without it the newer flow takes the older one's place,
 //! as in Click.
 //!
+//! `MAPPING endpoint` (not Click's; of those that know ports or identifiers): flows of one inside address and port get
+//! one port of the pattern's source address, whomever they go to, and nobody else gets it; see
+//! `crates/nat/src/endpoints.rs`. `RESERVED "PROTOCOL ADDRESS PORT ..."`: no such flow gets these. The specification
+//! `mapped FOUTPUT ROUTPUT` lets flows from outside in to who has the port that they go to.
+//!
+//! `TCP_HANDSHAKE true` (not Click's): a connection has TCP_TIMEOUT once both sides have acknowledged something, not
+//! only once both have sent data.
+//!
 //! `FRAGMENTS n` (not Click's either): later fragments go where the first one went; see [`super::fragments`].
 //!
 //! FastClick's keywords `USE_CACHE` and `HANDLE_MIGRATION` are accepted; they change nothing that can be seen.
@@ -66,21 +74,21 @@ class!(
     IP_REWRITER,
     "IPRewriter",
     RewriterKind::Ip,
-    "TCP_TIMEOUT, TCP_DONE_TIMEOUT, TCP_NODATA_TIMEOUT, TCP_GUARANTEE, UDP_TIMEOUT, UDP_STREAMING_TIMEOUT, UDP_GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, FRAGMENTS, DST_ANNO, REPLY_ANNO",
+    "TCP_TIMEOUT, TCP_DONE_TIMEOUT, TCP_NODATA_TIMEOUT, TCP_GUARANTEE, UDP_TIMEOUT, UDP_STREAMING_TIMEOUT, UDP_GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, MAPPING, RESERVED, TCP_HANDSHAKE, FRAGMENTS, DST_ANNO, REPLY_ANNO",
     "rewrites addresses and ports of TCP and UDP flows: NAPT, load balancing"
 );
 class!(
     TCP_REWRITER,
     "TCPRewriter",
     RewriterKind::Tcp,
-    "TCP_TIMEOUT, TCP_DONE_TIMEOUT, TCP_NODATA_TIMEOUT, TCP_GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, FRAGMENTS, DST_ANNO, REPLY_ANNO",
+    "TCP_TIMEOUT, TCP_DONE_TIMEOUT, TCP_NODATA_TIMEOUT, TCP_GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, MAPPING, RESERVED, TCP_HANDSHAKE, FRAGMENTS, DST_ANNO, REPLY_ANNO",
     "rewrites addresses, ports and sequence numbers of TCP flows"
 );
 class!(
     UDP_REWRITER,
     "UDPRewriter",
     RewriterKind::Udp,
-    "TIMEOUT, STREAMING_TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, FRAGMENTS, DST_ANNO, REPLY_ANNO",
+    "TIMEOUT, STREAMING_TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, MAPPING, RESERVED, FRAGMENTS, DST_ANNO, REPLY_ANNO",
     "rewrites addresses and ports of UDP (or TCP) flows"
 );
 class!(
@@ -101,7 +109,7 @@ class!(
     ICMP_PING_REWRITER,
     "ICMPPingRewriter",
     RewriterKind::Ping,
-    "TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, FRAGMENTS, DST_ANNO, REPLY_ANNO",
+    "TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, MAPPING, FRAGMENTS, DST_ANNO, REPLY_ANNO",
     "rewrites addresses and identifiers of ICMP echo requests and replies"
 );
 
@@ -120,6 +128,8 @@ pub(super) struct Rewriter {
     pub(super) annos: Annos,
     /// So many packets are remembered whose later fragments have a binding.
     pub(super) fragments: u32,
+    /// TCP's control bits that count as data.
+    pub(super) acks: u8,
     sweep_every: Timestamp,
     ninputs: usize,
 }
@@ -184,6 +194,7 @@ impl Rewriter {
             named: Vec::new(),
             annos: Annos::default(),
             fragments: 0,
+            acks: 0,
             sweep_every: Timestamp::ZERO,
             ninputs: 0,
         }
@@ -274,7 +285,7 @@ impl Rewriter {
         };
         let flags = match self.kind {
             RewriterKind::Ip | RewriterKind::Tcp if a.proto == proto::TCP => {
-                let flags = apply::tcp(&mut p, &r, reply, self.annos);
+                let flags = apply::tcp(&mut p, &r, reply, self.annos, self.acks);
                 if let Some(s) = w.table.shifts_mut(i) {
                     apply::sequence_numbers(&mut p, s, reply);
                 }
@@ -519,7 +530,7 @@ impl Element for Rewriter {
                 Err(e) => args.error_at(index, &format!("INPUTSPEC_{}", n + 1), e),
             }
         }
-        table.add_member(Member {
+        let member = Member {
             elem: cx.elem,
             kind: self.kind,
             inputs: vec![Counts::default(); specs.len()],
@@ -528,7 +539,12 @@ impl Element for Rewriter {
             track: settings.track,
             noutputs: cx.noutputs,
             take_over: settings.take_over,
-        });
+            endpoints: settings.endpoints,
+            reserved: settings.reserved,
+            handshake: settings.handshake,
+        };
+        self.acks = member.acks();
+        table.add_member(member);
         self.handle = RewriterHandle {
             table: cx.store.alloc(Box::new(table)),
             member: 0,
