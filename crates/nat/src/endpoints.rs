@@ -121,7 +121,10 @@ impl Outside {
         if here == 0 {
             let full = |i: usize| match odd {
                 Some(odd) => self.full[odd % 2].get(i).copied(),
-                None => self.full[0].get(i).zip(self.full[1].get(i)).map(|(a, b)| a & b),
+                None => self.full[0]
+                    .get(i)
+                    .zip(self.full[1].get(i))
+                    .map(|(a, b)| a & b),
             };
             let next = at + 1;
             let mut i = next / 64;
@@ -259,8 +262,7 @@ impl Endpoints {
         owner.inside = inside;
         o.set(outside.port, true);
         if outside.port != inside.port {
-            self.moved
-                .insert((map, outside.addr, inside), outside.port);
+            self.moved.insert((map, outside.addr, inside), outside.port);
         }
     }
 
@@ -384,9 +386,7 @@ impl FlowTable {
             Usage::MappedDestination if ping => {
                 Some((r.map, of(b.saddr, b.dport), of(f.daddr, f.sport)))
             }
-            Usage::MappedDestination => {
-                Some((r.map, of(b.saddr, b.sport), of(f.daddr, f.dport)))
-            }
+            Usage::MappedDestination => Some((r.map, of(b.saddr, b.sport), of(f.daddr, f.dport))),
         }
     }
 
@@ -443,7 +443,9 @@ mod tests {
         ];
         let tiers = tiers.into_iter();
         let mut found = tiers.map(|t| all.iter().copied().filter(|p| t(*p)).collect());
-        found.find(|f: &BTreeSet<u16>| !f.is_empty()).unwrap_or_default()
+        found
+            .find(|f: &BTreeSet<u16>| !f.is_empty())
+            .unwrap_or_default()
     }
 
     proptest! {

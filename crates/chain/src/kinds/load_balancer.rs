@@ -6,7 +6,8 @@
 
 use super::side::Side;
 use super::{
-    ClickText, Encap, FRAGMENTED, ICMP_ERRORS, KindCx, NOT_IP4, VLAN_TAGGED, WRONG_SIDE, discard,
+    ClickText, Encap, FRAGMENTED, HELD, ICMP_ERRORS, KindCx, NOT_IP4, VLAN_TAGGED, WRONG_SIDE,
+    discard,
 };
 use crate::file::Loc;
 use schemars::JsonSchema;
@@ -130,7 +131,7 @@ impl LoadBalancer {
         }
         t.line(");");
         t.line(format!(
-            "rw :: IPRewriter(servers, pass 2, TAKE_OVER false, TCP_HANDSHAKE true, FRAGMENTS {FRAGMENTED});"
+            "rw :: IPRewriter(servers, pass 2, TAKE_OVER false, TCP_HANDSHAKE true, FRAGMENTS {FRAGMENTED}, HOLD {HELD});"
         ));
         self.ways(cx, &mut t, vip);
         t.finish()

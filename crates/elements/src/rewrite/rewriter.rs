@@ -17,7 +17,8 @@
 //! `TCP_HANDSHAKE true` (not Click's): a connection has TCP_TIMEOUT once both sides have acknowledged something, not
 //! only once both have sent data.
 //!
-//! `FRAGMENTS n` (not Click's either): later fragments go where the first one went; see [`super::fragments`].
+//! `FRAGMENTS n` (not Click's either): later fragments go where the first one went; with `HOLD n` those that overtake it
+//! wait for it. See [`super::fragments`].
 //!
 //! FastClick's keywords `USE_CACHE` and `HANDLE_MIGRATION` are accepted; they change nothing that can be seen.
 //!
@@ -35,6 +36,7 @@
 //! - a pattern that is written to a handler must have numeric addresses;
 //! - random variations are drawn by the engine's generator.
 
+use super::fragments::HeldFragments;
 use super::settings::{read_seconds, settings};
 use super::spec::{SpecScope, parse};
 use super::{handlers, named_pattern_sets};
@@ -42,8 +44,8 @@ use onefold_element::args::{AnyArg, Args, FromArg};
 use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
 use onefold_element::model::{BindPacket, Binding, Bound, Model, ModelCx};
 use onefold_element::{
-    Clock, ConfigCx, ConfigError, ConfigErrors, Cx, DropReason, Effect, ElemId, Element,
-    ElementClass, Host, InitCx, Outbox, Port, StateId, StateStore, TimerId, element_any,
+    Clock, ConfigCx, ConfigError, ConfigErrors, Cx, DropReason, ElemId, Element, Host, InitCx,
+    Outbox, Port, StateId, StateStore, TimerId, element_any,
 };
 use onefold_nat::apply::{self, Annos, Arrival};
 use onefold_nat::{
@@ -54,67 +56,10 @@ use onefold_nat::{
 use onefold_packet::wire::ipv4::proto;
 use onefold_packet::{Pkt, Timestamp};
 
-macro_rules! class {
-    ($const:ident, $name:literal, $kind:expr, $keywords:literal, $summary:literal) => {
-        #[doc = concat!("`", $name, "`.")]
-        pub const $const: ElementClass = ElementClass {
-            name: $name,
-            ports: "1-/1-",
-            processing: "h/h",
-            flow: "x/x",
-            effect: Effect::PerFlow,
-            usage: concat!("INPUTSPEC_1, ..., INPUTSPEC_n [, keywords ", $keywords, "]"),
-            summary: $summary,
-            new: || Box::new(Rewriter::new($kind)),
-        };
-    };
-}
-
-class!(
-    IP_REWRITER,
-    "IPRewriter",
-    RewriterKind::Ip,
-    "TCP_TIMEOUT, TCP_DONE_TIMEOUT, TCP_NODATA_TIMEOUT, TCP_GUARANTEE, UDP_TIMEOUT, UDP_STREAMING_TIMEOUT, UDP_GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, MAPPING, RESERVED, TCP_HANDSHAKE, FRAGMENTS, DST_ANNO, REPLY_ANNO",
-    "rewrites addresses and ports of TCP and UDP flows: NAPT, load balancing"
-);
-class!(
-    TCP_REWRITER,
-    "TCPRewriter",
-    RewriterKind::Tcp,
-    "TCP_TIMEOUT, TCP_DONE_TIMEOUT, TCP_NODATA_TIMEOUT, TCP_GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, MAPPING, RESERVED, TCP_HANDSHAKE, FRAGMENTS, DST_ANNO, REPLY_ANNO",
-    "rewrites addresses, ports and sequence numbers of TCP flows"
-);
-class!(
-    UDP_REWRITER,
-    "UDPRewriter",
-    RewriterKind::Udp,
-    "TIMEOUT, STREAMING_TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, MAPPING, RESERVED, FRAGMENTS, DST_ANNO, REPLY_ANNO",
-    "rewrites addresses and ports of UDP (or TCP) flows"
-);
-class!(
-    IP_ADDR_REWRITER,
-    "IPAddrRewriter",
-    RewriterKind::Addr,
-    "TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, REPLY_ANNO",
-    "rewrites source addresses, and back in replies: basic NAT"
-);
-class!(
-    IP_ADDR_PAIR_REWRITER,
-    "IPAddrPairRewriter",
-    RewriterKind::AddrPair,
-    "TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, REPLY_ANNO",
-    "rewrites pairs of source and destination address"
-);
-class!(
-    ICMP_PING_REWRITER,
-    "ICMPPingRewriter",
-    RewriterKind::Ping,
-    "TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, MAPPING, FRAGMENTS, DST_ANNO, REPLY_ANNO",
-    "rewrites addresses and identifiers of ICMP echo requests and replies"
-);
-
 /// The sweep.
 const SWEEP: TimerId = 0;
+/// Fragments have waited for long enough.
+pub(super) const WAITING: TimerId = 1;
 
 /// A rewriter. Its bindings are in the store.
 #[derive(Debug, Clone)]
@@ -130,6 +75,7 @@ pub(super) struct Rewriter {
     pub(super) fragments: u32,
     /// TCP's control bits that count as data.
     pub(super) acks: u8,
+    pub(super) held: HeldFragments,
     sweep_every: Timestamp,
     ninputs: usize,
 }
@@ -183,7 +129,7 @@ impl Way<'_> {
 }
 
 impl Rewriter {
-    fn new(kind: RewriterKind) -> Rewriter {
+    pub(super) fn new(kind: RewriterKind) -> Rewriter {
         Rewriter {
             kind,
             handle: RewriterHandle {
@@ -195,6 +141,7 @@ impl Rewriter {
             annos: Annos::default(),
             fragments: 0,
             acks: 0,
+            held: HeldFragments::default(),
             sweep_every: Timestamp::ZERO,
             ninputs: 0,
         }
@@ -489,6 +436,7 @@ impl Element for Rewriter {
     ) -> Result<(), ConfigErrors> {
         let settings = settings(self.kind, args);
         (self.annos, self.fragments) = (settings.annos, settings.fragments);
+        self.held.most = settings.hold as usize;
         let mut table = FlowTable::new();
         self.read_capacity(&mut table, args, cx);
         let mut interval = 15 * 60;
@@ -596,7 +544,7 @@ impl Element for Rewriter {
         };
         let Some(s) = self.key(w.table, a) else {
             if self.fragments > 0 && !a.first && self.kind.takes(a.proto) {
-                return self.follow(&a, p, cx);
+                return self.follow(&a, p, cx, true);
             }
             let u = self.otherwise(port, cx);
             return self.leave(u, p, cx);
@@ -609,6 +557,9 @@ impl Element for Rewriter {
                 self.forward(&mut w, hit, &s.a, p);
             }
             None => self.miss(port, &s, p, cx),
+        }
+        if self.held.len() > 0 && self.leads(&s.a) {
+            self.release_held(&s.a, cx);
         }
     }
 
@@ -685,7 +636,17 @@ impl Element for Rewriter {
         }
     }
 
-    fn run_timer(&mut self, _: TimerId, cx: &mut Cx<'_>) {
+    fn held(&self) -> usize {
+        self.held.len()
+    }
+    fn drain_held(&mut self, _: &mut Cx<'_>) -> Vec<Pkt> {
+        self.held.drain()
+    }
+
+    fn run_timer(&mut self, timer: TimerId, cx: &mut Cx<'_>) {
+        if timer == WAITING {
+            return self.expire_held(cx);
+        }
         let now = cx.now;
         if let Some(t) = cx.store.get_mut::<FlowTable>(self.handle.table) {
             t.sweep(now);
@@ -707,6 +668,6 @@ impl Element for Rewriter {
         v.extend(&self.named);
         v
     }
-    onefold_element::element_takes!();
+    onefold_element::element_takes!(held);
     element_any!();
 }

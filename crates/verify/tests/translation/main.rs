@@ -10,6 +10,7 @@ mod examples;
 mod fragments;
 mod one_to_one;
 mod packets;
+mod requirements;
 
 use onefold_chain::Reader;
 use onefold_element::ElemId;
