@@ -11,6 +11,7 @@ mod fragments;
 mod one_to_one;
 mod packets;
 mod requirements;
+mod rulesets;
 
 use onefold_chain::Reader;
 use onefold_element::ElemId;
