@@ -14,8 +14,6 @@ use std::collections::VecDeque;
 const HELD_FOR: Timestamp = Timestamp::from_secs(2);
 /// Most fragments that `HOLD` may ask for.
 pub(super) const MAX_HELD: u32 = 4096;
-/// What is said of those for which no first one came.
-const NO_FIRST: &str = "IPRewriter: no first fragment came";
 
 /// Fragments that wait for their first one, in the order in which they came.
 #[derive(Debug, Clone, Default)]
@@ -84,7 +82,7 @@ impl Rewriter {
             && old(*at)
             && let Some((.., p)) = self.held.all.pop_front()
         {
-            cx.drop(p, NO_FIRST);
+            cx.drop(p, self.kind.reasons().no_first);
         }
         if let Some((_, at, _)) = self.held.all.front() {
             let due = *at + HELD_FOR;
@@ -98,7 +96,7 @@ impl Rewriter {
         if self.held.all.len() >= self.held.most
             && let Some((.., p)) = self.held.all.pop_front()
         {
-            cx.drop(p, NO_FIRST);
+            cx.drop(p, self.kind.reasons().no_first);
         }
         if self.held.all.is_empty() {
             cx.set_timer(WAITING, cx.now + HELD_FOR);

@@ -569,6 +569,36 @@ const NETS: &[Spec<'static>] = &[
     ],
     &[(
         "rw",
+        "IPRewriter",
+        "pattern 1.0.0.1 1020-1027 - - 0 1, mapped 1 0, MAPPING endpoint, TAKE_OVER false, TCP_HANDSHAKE true",
+        2,
+        2,
+    )],
+    &[
+        (
+            "m",
+            "SourceIPHashMapper",
+            "3 7, 1.0.0.1 1024-1025 - - 0 1 1, 1.0.0.2 1-3 - - 0 1 2",
+            0,
+            0,
+        ),
+        (
+            "rw",
+            "IPRewriter",
+            "m, mapped 1 0, MAPPING endpoint, RESERVED \"tcp 1.0.0.2 2\", FRAGMENTS 2, HOLD 2",
+            2,
+            2,
+        ),
+    ],
+    &[(
+        "rw",
+        "ICMPPingRewriter",
+        "pattern 1.0.0.1 1-3 - - 0 1, mapped 1 0, MAPPING endpoint, TAKE_OVER false",
+        2,
+        2,
+    )],
+    &[(
+        "rw",
         "ICMPPingRewriter",
         "pattern 1.0.0.1 5000 - - 0 1, keep 0 1, TAKE_OVER false, FRAGMENTS 2",
         2,
