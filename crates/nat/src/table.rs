@@ -570,23 +570,6 @@ impl FlowTable {
             + timeout(&self.members, self.queue_of(r.map, r.flags)).expire
     }
 
-    /// All flows of a map, by the key that packets arrive with: the directions that a look-up finds.
-    pub fn entries(&self, map: u16) -> Vec<(&Record, bool)> {
-        let mut v: Vec<(&Record, bool)> = Vec::new();
-        for (i, r) in self.records.iter().enumerate() {
-            if !r.used() || r.map != map {
-                continue;
-            }
-            for reply in [false, true] {
-                if self.lookup(map, &r.key(reply)) == Some((i as u32, reply)) {
-                    v.push((r, reply));
-                }
-            }
-        }
-        v.sort_by_key(|(r, reply)| r.key(*reply));
-        v
-    }
-
     /// The sequence number shifts of a record's connection, if it has any.
     pub fn shifts(&self, r: &Record) -> Option<&SequenceShifts> {
         self.shifts.get(r.shifts as usize)

@@ -4,10 +4,29 @@ use crate::endpoints::Endpoint;
 use crate::flow_id::FlowId;
 use crate::insert_evict::EvictionOrder;
 use crate::lease::STAMP_BITS;
-use crate::record::Member;
+use crate::record::{Member, Record};
 use crate::table::FlowTable;
 use onefold_state::{ElemId, Partition, Scope, State, Takes, state_any};
 use std::fmt::Write;
+
+impl FlowTable {
+    /// All flows of a map, by the key that packets arrive with: the directions that a look-up finds.
+    pub fn entries(&self, map: u16) -> Vec<(&Record, bool)> {
+        let mut v: Vec<(&Record, bool)> = Vec::new();
+        for (i, r) in self.records.iter().enumerate() {
+            if !r.used() || r.map != map {
+                continue;
+            }
+            for reply in [false, true] {
+                if self.lookup(map, &r.key(reply)) == Some((i as u32, reply)) {
+                    v.push((r, reply));
+                }
+            }
+        }
+        v.sort_by_key(|(r, reply)| r.key(*reply));
+        v
+    }
+}
 
 impl State for FlowTable {
     /// All flows; rewriters, with their specifications, are the new graph's.

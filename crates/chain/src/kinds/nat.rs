@@ -4,11 +4,11 @@
 //! back. *One-to-one*: each inside address has an outside address of its own, both ways, with static rules. Static
 //! forwards let flows from outside in. With `hairpin`, inside hosts reach each other through outside addresses.
 //!
-//! Behaviour is that of RFC 4787, 5382, 5508 and 7857 (docs/nat-behaviour.md): an inside address and port has one outside
-//! address and port, whomever it talks to, and nobody else has them; all flows and pings of a host have one outside
-//! address. No flow takes another one's place. ICMP errors: the packet that they quote is translated back, and no inside
-//! address gets out. Fragments follow their first one. `mapping: address-and-port` is Click's way: each flow chooses
-//! for itself.
+//! Behaviour is that of RFC 4787, 5382, 5508 and 7857 (docs/nat-behaviour.md): an inside address and port has one
+//! outside address and port, whomever it talks to, and nobody else has them; all flows and pings of a host have one
+//! outside address. No flow takes another one's place. ICMP errors: the packet that they quote is translated back, and
+//! no inside address gets out. Fragments follow their first one. `mapping: address-and-port` is Click's way: each flow
+//! chooses for itself.
 
 mod napt;
 mod pairs;

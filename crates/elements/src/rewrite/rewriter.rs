@@ -17,8 +17,8 @@
 //! `TCP_HANDSHAKE true` (not Click's): a connection has TCP_TIMEOUT once both sides have acknowledged something, not
 //! only once both have sent data.
 //!
-//! `FRAGMENTS n` (not Click's either): later fragments go where the first one went; with `HOLD n` those that overtake it
-//! wait for it. See [`super::fragments`].
+//! `FRAGMENTS n` (not Click's either): later fragments go where the first one went; with `HOLD n` those that overtake
+//! it wait for it. See [`super::fragments`].
 //!
 //! FastClick's keywords `USE_CACHE` and `HANDLE_MIGRATION` are accepted; they change nothing that can be seen.
 //!

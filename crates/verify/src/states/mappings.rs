@@ -1,6 +1,6 @@
 //! What is promised of mappings that are endpoint-independent: an inside address and port has one outside address and
-//! port, whomever it talks to, as long as one of its flows lasts; no other has it; a new one has its own port where that
-//! is free, else one of its class and parity, else one of its class.
+//! port, whomever it talks to, as long as one of its flows lasts; no other has it; a new one has its own port where
+//! that is free, else one of its class and parity, else one of its class.
 
 use super::config::{Kind, Pattern};
 use super::model::{Arrival, Broken, End, Model, Seen};

@@ -467,21 +467,12 @@ fn ping_time_out() {
         ("nat: { pool: 203.0.113.1, icmp-timeout: 60 }", 59, 61),
     ] {
         let mut r = Rig::new(function);
-        let (id, from) = ping(&mut r, (host(1), 7), remote(1).0).swapped();
-        let answer = frame(&echo(remote(1).0, from, 0, id));
+        let shown = ping(&mut r, (host(1), 7), remote(1).0);
+        let answer = frame(&echo(remote(1).0, shown.0, 0, shown.1));
         r.wait(stays);
         r.through(1, &answer);
         r.wait(goes + SWEEP);
         r.lost(1, &answer);
-    }
-}
-
-trait Swapped {
-    fn swapped(self) -> (u16, Addr);
-}
-impl Swapped for End {
-    fn swapped(self) -> (u16, Addr) {
-        (self.1, self.0)
     }
 }
 
