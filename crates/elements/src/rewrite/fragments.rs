@@ -77,9 +77,9 @@ impl Rewriter {
     /// Those that have waited for long enough are dropped.
     #[cold]
     pub(super) fn expire_held(&mut self, cx: &mut Cx<'_>) {
-        let old = |at: Timestamp| at + HELD_FOR <= cx.now;
+        let now = cx.now;
         while let Some((_, at, _)) = self.held.all.front()
-            && old(*at)
+            && *at + HELD_FOR <= now
             && let Some((.., p)) = self.held.all.pop_front()
         {
             cx.drop(p, self.kind.reasons().no_first);

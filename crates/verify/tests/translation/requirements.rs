@@ -231,7 +231,7 @@ fn the_same_addresses_inside_and_outside() {
 #[test]
 fn who_may_send_to_a_mapping() {
     let from = (host(1), 4000);
-    for of in BOTH {
+    for (n, of) in BOTH.into_iter().enumerate() {
         let mut r = Rig::new(ONE);
         let shown = out(&mut r, of, from, remote(1));
         for stranger in [remote(2), (remote(1).0, 54)] {
@@ -245,7 +245,7 @@ fn who_may_send_to_a_mapping() {
             assert_eq!(out(&mut r, of, from, stranger), shown);
         }
         // of the other protocol nobody has anything (RFC 7857 sections 5 and 6)
-        let other = if of == BOTH[0] { BOTH[1] } else { BOTH[0] };
+        let other = BOTH[1 - n];
         r.lost(1, &frame(&other(remote(2), shown)));
     }
     assert!(
