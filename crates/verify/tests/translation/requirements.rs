@@ -326,7 +326,7 @@ fn fragments_in_any_order() {
     for (of, id) in [(BOTH[0], 1), (BOTH[1], 50)] {
         let whole = of((host(1), 4000), remote(1));
         let all = fragments(&whole, id);
-        assert!(all.len() > 2);
+        assert!(all.len() > 1);
         // the first one last
         for late in &all[1..] {
             assert_eq!(r.send(0, &frame(late)), []);

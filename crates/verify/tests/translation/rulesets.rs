@@ -39,8 +39,9 @@ fn out(r: &mut Rig, from: End, to: End) -> End {
 
 const MASQUERADE: &str = "-j MASQUERADE";
 
-/// RFC 4787 REQ-1 and REQ-3: a port stays where it is free for that destination, so that the mapping is
-/// endpoint-independent unless somebody is in the way, and ports are shared by those with different destinations.
+/// RFC 4787 REQ-1 and REQ-3: who is known keeps the port that it has, as long as nobody has it for that destination, so
+/// that the mapping is endpoint-independent unless somebody is in the way; and ports are shared by those with different
+/// destinations.
 #[test]
 fn a_port_stays_where_it_is_free() {
     let mut r = router(MASQUERADE);
@@ -50,7 +51,9 @@ fn a_port_stays_where_it_is_free() {
     }
     let moved = out(&mut r, (host(2), 4000), remote(1));
     assert!(moved.0 == own && moved.1 != 4000 && moved.1 >= 1024);
-    assert_eq!(out(&mut r, (host(2), 4000), remote(9)), (own, 4000));
+    assert_eq!(out(&mut r, (host(2), 4000), remote(9)), moved);
+    // shared with the first one
+    assert_eq!(out(&mut r, (host(3), 4000), remote(9)), (own, 4000));
 }
 
 /// RFC 4787 REQ-2: paired with `--persistent`.

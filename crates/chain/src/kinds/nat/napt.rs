@@ -242,6 +242,9 @@ impl Nat {
         t.line(format!(
             "c_out[{later}] -> [1]ping; c_in[4] -> {no_ports}; c_out[{rest}] -> {no_ports};"
         ));
+        if self.hairpin && self.is_independent() {
+            self.turned(t, forwards);
+        }
         if self.hairpin {
             // What was translated on its way out and goes to an outside address of ours comes in again at once: not for
             // ever, should it be translated into such a packet each time.
@@ -257,11 +260,10 @@ impl Nat {
         } else {
             t.line("rw[0] -> to_out; err_out[0] -> to_out;");
         }
-        if self.hairpin && self.is_independent() {
-            self.turned(t, forwards);
-        } else {
-            t.line("ping[0] -> to_out;");
-        }
+        t.line(match self.hairpin && self.is_independent() {
+            true => "ping[0] -> hair;",
+            false => "ping[0] -> to_out;",
+        });
         t.line("rw[1] -> to_in; ping[1] -> to_in; err_in[1] -> to_in;");
         // errors about packets of the side that they come from
         let wrong_side = discard(WRONG_SIDE);
@@ -297,7 +299,6 @@ impl Nat {
             "turned[{errors}] -> err_in; turned[{later}] -> [1]ping; turned[{rest}] -> {};",
             discard(NO_PORTS)
         ));
-        t.line("ping[0] -> hair;");
     }
 
     /// The worker's slices of the port range and of the identifiers of echo requests, as patterns have them; one worker
