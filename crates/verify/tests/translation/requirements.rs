@@ -523,9 +523,10 @@ fn pings_and_errors_turn_round() {
     ];
     let request = echo(one.0, shown[1].0, 8, shown[1].1);
     let p = turned(&mut r, &request);
-    assert_eq!((ends(&p).1, identifier(&p)), two);
-    let asked = ends(&p).0;
-    let p = turned(&mut r, &echo(two.0, asked, 0, two.1));
+    assert_eq!(ends(&p), (shown[0].0, two.0));
+    let e = turned(&mut r, &error(two.0, shown[0].0, &p, 1500));
+    assert_eq!((ends(&e), quoted(&e)), ((shown[1].0, one.0), request));
+    let p = turned(&mut r, &echo(two.0, shown[0].0, 0, identifier(&p)));
     assert_eq!(
         (ends(&p), identifier(&p)),
         ((shown[1].0, one.0), shown[1].1)

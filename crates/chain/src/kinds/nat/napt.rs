@@ -125,7 +125,7 @@ impl Nat {
                 format!("pattern {lo} {ports} - - 0 1,"),
             );
         } else {
-            self.mapper(cx, t, "pool", handed, ports);
+            self.mapper(cx, t, "pool", handed, (ports, "0 1"));
             t.line("rw :: IPRewriter(pool,");
         }
         let from_outside = match self.filtering() {
@@ -158,10 +158,19 @@ impl Nat {
         t.line(");");
         let request = match independent && lo != hi {
             true => {
-                self.mapper(cx, t, "ping_pool", handed, pings);
+                self.mapper(cx, t, "ping_pool", handed, (pings, "0 1"));
                 "ping_pool".to_string()
             }
             false => format!("pattern {lo} {pings} - - 0 1"),
+        };
+        // pings between inside hosts: who is asked, then who asks
+        let between = match (!turned.is_empty(), lo != hi) {
+            (false, _) => String::new(),
+            (true, false) => format!(", mapped 2 1, pattern {lo} {pings} - - 1 2"),
+            (true, true) => {
+                self.mapper(cx, t, "between", handed, (pings, "1 2"));
+                ", mapped 2 1, between".to_string()
+            }
         };
         let mut mapping = if independent {
             ", MAPPING endpoint"
@@ -173,7 +182,7 @@ impl Nat {
             mapping.push_str(&format!(", TIMEOUT {}", s.value));
         }
         t.line(format!(
-            "ping :: ICMPPingRewriter({request}, drop \"{UNMAPPED}\"{turned}{promises}{mapping});"
+            "ping :: ICMPPingRewriter({request}, drop \"{UNMAPPED}\"{between}{promises}{mapping});"
         ));
     }
 
@@ -184,7 +193,7 @@ impl Nat {
         t: &mut ClickText,
         name: &str,
         handed: &Handed,
-        ports: &str,
+        (ports, outputs): (&str, &str),
     ) {
         let independent = self.is_independent();
         t.line(match independent {
@@ -199,7 +208,7 @@ impl Nat {
                 true => format!(" {}", a - first),
                 false => String::new(),
             };
-            let pattern = format!("{} {ports} - - 0 1{id}{comma}", Ipv4Addr::from(a));
+            let pattern = format!("{} {ports} - - {outputs}{id}{comma}", Ipv4Addr::from(a));
             t.line_at(cx.reader, handed.pool_at, pattern);
         }
         t.line(");");
@@ -212,11 +221,29 @@ impl Nat {
         forwards: &Forwards<'_>,
         (lo, hi): (Ipv4Addr, Ipv4Addr),
     ) {
+        let turns = self.hairpin && self.is_independent();
         // the last kind of ICMP packets are later fragments, which have no type
         t.line(
             "from_in -> c_in :: IPClassifier(tcp or udp, icmp type echo, icmp type >= 0, icmp, -);",
         );
-        t.line("c_in[0] -> [0]rw; c_in[1] -> [0]ping; c_in[2] -> err_out; c_in[3] -> [0]ping;");
+        t.line("c_in[0] -> [0]rw; c_in[3] -> [0]ping;");
+        if turns {
+            // Pings of inside hosts, by identifiers that they have outside: who is asked is found first, as what tells
+            // it is the identifier that the asking host is about to lose.
+            t.line(format!(
+                "c_in[1] -> asked :: IPClassifier({}, -); asked[0] -> [2]ping; asked[1] -> [0]ping;",
+                pool_filter(lo, hi)
+            ));
+            t.line("ping[2] -> LoopGuard -> [3]ping;");
+            t.line("c_in[2] -> answers :: IPClassifier(icmp type echo-reply, -);");
+            t.line("answers[0] -> [1]ping; answers[1] -> err_out;");
+            t.line(format!(
+                "err_out[2] -> err_in; err_in[2] -> {};",
+                discard(WRONG_SIDE)
+            ));
+        } else {
+            t.line("c_in[1] -> [0]ping; c_in[2] -> err_out;");
+        }
         let mut rules: Vec<String> = forwards.iter().map(|(_, s)| s.filter()).collect();
         let n = rules.len();
         let others = [
@@ -242,13 +269,13 @@ impl Nat {
         t.line(format!(
             "c_out[{later}] -> [1]ping; c_in[4] -> {no_ports}; c_out[{rest}] -> {no_ports};"
         ));
-        if self.hairpin && self.is_independent() {
+        if turns {
             self.turned(t, forwards);
         }
         if self.hairpin {
             // What was translated on its way out and goes to an outside address of ours comes in again at once: not for
             // ever, should it be translated into such a packet each time.
-            let turned = match self.is_independent() {
+            let turned = match turns {
                 true => "turned",
                 false => "from_out",
             };
@@ -260,10 +287,7 @@ impl Nat {
         } else {
             t.line("rw[0] -> to_out; err_out[0] -> to_out;");
         }
-        t.line(match self.hairpin && self.is_independent() {
-            true => "ping[0] -> hair;",
-            false => "ping[0] -> to_out;",
-        });
+        t.line("ping[0] -> to_out;");
         t.line("rw[1] -> to_in; ping[1] -> to_in; err_in[1] -> to_in;");
         // errors about packets of the side that they come from
         let wrong_side = discard(WRONG_SIDE);
@@ -277,26 +301,16 @@ impl Nat {
     fn turned(&self, t: &mut ClickText, forwards: &Forwards<'_>) {
         let mut rules: Vec<String> = forwards.iter().map(|(_, s)| s.filter()).collect();
         let n = rules.len();
-        let others = [
-            "tcp or udp",
-            "icmp type echo",
-            "icmp type echo-reply",
-            "icmp type >= 0",
-            "icmp",
-            "-",
-        ];
+        let others = ["tcp or udp", "icmp", "-"];
         rules.extend(others.map(String::from));
         t.line(format!("turned :: IPClassifier({});", rules.join(", ")));
         for i in 0..n {
             t.line(format!("turned[{i}] -> [{}]rw;", 2 + i));
         }
-        let [flows, asked, reply, errors, later, rest] = std::array::from_fn(|i| n + i);
+        let [flows, errors, rest] = std::array::from_fn(|i| n + i);
         t.line(format!(
-            "turned[{flows}] -> [{}]rw; turned[{asked}] -> [2]ping; turned[{reply}] -> [1]ping;",
-            2 + n
-        ));
-        t.line(format!(
-            "turned[{errors}] -> err_in; turned[{later}] -> [1]ping; turned[{rest}] -> {};",
+            "turned[{flows}] -> [{}]rw; turned[{errors}] -> err_in; turned[{rest}] -> {};",
+            2 + n,
             discard(NO_PORTS)
         ));
     }
