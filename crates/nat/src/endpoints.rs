@@ -481,7 +481,7 @@ mod tests {
                     let taken = list.values().map(|(p, _)| *p).chain(reserved.iter().copied()).collect();
                     let may = allowed(&taken, who.port, range);
                     prop_assert!(got.map_or(may.is_empty(), |p| may.contains(&p)), "{:?} of {:?}", got, may);
-                    got.into_iter().for_each(|p| drop(list.insert(who, (p, 1))));
+                    list.extend(got.map(|p| (who, (p, 1))));
                 }
                 if let Some(p) = got {
                     e.claim(1, who, inside(ADDR, p));
