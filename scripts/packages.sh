@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs what building needs and this machine lacks; with the argument `test`, on Debian as root, also what tests want.
-# Says what it does. Where something cannot be installed, the tests that want it skip, saying so.
+# Installs what building needs and this machine lacks; on Debian as root with the argument `test` also what tests want,
+# with `dpdk` what changes what is built. Says what it does. Where something cannot be installed, the tests that want it
+# skip, saying so.
 set -euo pipefail
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -8,20 +9,25 @@ get() { DEBIAN_FRONTEND=noninteractive "${sudo[@]}" apt-get install -y -qq --no-
 
 need=() # to build, and to check captures with tools other than ours
 have cc || need+=(gcc libc6-dev)
-have tcpdump || need+=(tcpdump)
-have tshark || need+=(tshark)
-have tmux || need+=(tmux)
+if [ "${1:-}" != dpdk ]; then
+  have tcpdump || need+=(tcpdump)
+  have tshark || need+=(tshark)
+  have tmux || need+=(tmux)
+fi
 have cargo || { echo "no Rust toolchain: install one (rustup.rs, rustc 1.95 or newer)" >&2; exit 2; }
 
 want=() # for tests (Ubuntu's browser is a snap: left to people)
-if [ "${1:-}" = test ] && grep -qs '^ID=debian' /etc/os-release && [ "$(id -u)" -eq 0 ] && have apt-get; then
+debian() { grep -qs '^ID=debian' /etc/os-release && [ "$(id -u)" -eq 0 ] && have apt-get; }
+if [ "${1:-}" = test ] || [ "${1:-}" = dpdk ] && debian; then
+  # DPDK, for its ports; without it Onefold is built without them
+  { have pkg-config && pkg-config --exists libdpdk; } || want+=(libdpdk-dev pkg-config)
+fi
+if [ "${1:-}" = test ] && debian; then
   # a browser for the tests of the pages
   have chromium || have chromium-browser || want+=(chromium)
   # The matcher of payloads, compared with the portable one: Hyperscan, as Debian's Vectorscan (5.4.9) misses matches and
   # is not used by Onefold. Nothing is removed for it.
   [ "$(dpkg --print-architecture)" != amd64 ] || dpkg -s libhyperscan5 >/dev/null 2>&1 || want+=(libhyperscan5)
-  # DPDK, for its ports; without it Onefold is built without them
-  { have pkg-config && pkg-config --exists libdpdk; } || want+=(libdpdk-dev pkg-config)
   # programs of others that tests put into chains: the kernel's packet filter, a proxy, DPDK's testpmd, Open vSwitch, ip
   for pair in ip:iproute2 nft:nftables iptables:iptables haproxy:haproxy dpdk-testpmd:dpdk-dev \
     ovs-vswitchd:openvswitch-switch; do

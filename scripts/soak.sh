@@ -23,6 +23,12 @@ part_random_chains() {
 part_rules() {
   $CARGO test --profile quick --locked -p onefold --test cli-suite -- --ignored --nocapture proved_lists:: classbench::
 }
+# rulesets: ten whole rulesets of different kinds, 100,000 packets each through Linux and the chain (root)
+part_rulesets() {
+  # as `make test` builds it
+  $CARGO test --locked -p onefold $(pkg-config --exists libdpdk 2>/dev/null && echo --features onefold/dpdk) \
+    --test cli-suite -- --ignored --nocapture rulesets::
+}
 # mutants: broken programs of the example chains, each refuted or proved to do the same
 part_mutants() {
   MUTANTS=3 $CARGO test --locked -p onefold-verify --test verify-suite -- mutants:: --ignored --nocapture

@@ -79,6 +79,10 @@ pub enum KernelForm {
 pub struct KernelFirewall {
     /// Names of the interfaces at port 0 and port 1, where the chain file says them.
     pub interfaces: [Option<String>; 2],
+    /// The groups of these interfaces.
+    pub groups: [u32; 2],
+    /// What `ipset restore` is given before the rules.
+    pub sets: Option<String>,
     /// The rulesets, at most one for each family; one of nftables may be for both.
     pub rules: Vec<KernelRules>,
     /// Which families it has rules for: IPv4, IPv6.
@@ -283,6 +287,8 @@ fn firewall(k: &Firewall, cx: &mut KindCx<'_>) -> Option<KernelFirewall> {
     }
     let mut out = KernelFirewall {
         interfaces: [k.interfaces.inside.clone(), k.interfaces.outside.clone()],
+        groups: [k.interfaces.inside_group, k.interfaces.outside_group].map(|g| g.unwrap_or(0)),
+        sets: k.sets_text(cx),
         ..KernelFirewall::default()
     };
     let mut nat = KernelNat {
@@ -311,6 +317,26 @@ fn firewall(k: &Firewall, cx: &mut KindCx<'_>) -> Option<KernelFirewall> {
         translated |= translates(&r.text, r.format);
         nat.draws |= draws(&r.text, r.format);
     }
+    if let Some(r) = out.rules.iter().find(|r| asks_for_ways_back(r)) {
+        let why = format!(
+            "'{}' asks for ways back to addresses (rpfilter, fib)",
+            r.file
+        );
+        let hint = "the kernel's firewall passes packets from port to port, whatever its routes say: leave these rules \
+                    out for this comparison";
+        refuse(cx, &why, hint);
+        ok = false;
+    }
+    if let Some(r) = out.rules.iter().find(|r| asks_for_destinations(r)) {
+        let why = format!(
+            "'{}' asks whom frames are addressed to (pkttype, ether daddr)",
+            r.file
+        );
+        let hint = "what reaches the kernel's firewall is addressed to it, as it is there as a router: leave these rules \
+                    out for this comparison";
+        refuse(cx, &why, hint);
+        ok = false;
+    }
     if out.rules.iter().any(|r| goes_by_mtu(&r.text)) {
         out.mtu = Some(k.mtu.as_ref().map_or(1500, |m| m.value));
     }
@@ -329,8 +355,8 @@ fn firewall(k: &Firewall, cx: &mut KindCx<'_>) -> Option<KernelFirewall> {
 fn translates(text: &str, format: RuleFormat) -> bool {
     match format {
         RuleFormat::Nftables => {
-            let statements = ["\"snat\"", "\"dnat\"", "\"masquerade\""];
-            statements.iter().any(|s| text.contains(s))
+            let statements = ["snat", "dnat", "masquerade"];
+            says(text, &statements)
         }
         _ => {
             let targets = ["-j SNAT", "-j DNAT", "-j MASQUERADE", "-j NETMAP"];
@@ -339,10 +365,35 @@ fn translates(text: &str, format: RuleFormat) -> bool {
     }
 }
 
+/// Does a ruleset of nftables say one of these words, in JSON or in nft's own language?
+fn says(text: &str, words: &[&str]) -> bool {
+    let json = |w: &&str| text.contains(&format!("\"{w}\""));
+    words.iter().any(json) || text.split_whitespace().any(|w| words.contains(&w))
+}
+
+/// Do its rules ask for the way back to an address?
+fn asks_for_ways_back(r: &KernelRules) -> bool {
+    match r.format {
+        RuleFormat::Nftables => says(&r.text, &["fib"]) && says(&r.text, &["oif", "oifname"]),
+        _ => r.text.contains("-m rpfilter"),
+    }
+}
+
+/// Do its rules ask for the destination address of frames?
+fn asks_for_destinations(r: &KernelRules) -> bool {
+    let words: Vec<&str> = r.text.split_whitespace().collect();
+    let plain = r.text.split_whitespace().collect::<String>();
+    says(&r.text, &["pkttype"])
+        || words.windows(2).any(|w| w == ["ether", "daddr"])
+        || plain.contains("\"protocol\":\"ether\",\"field\":\"daddr\"")
+}
+
 /// Do its rules ask for the MTU of interfaces?
 fn goes_by_mtu(text: &str) -> bool {
     let plain: String = text.split_whitespace().collect();
-    plain.contains("--clamp-mss-to-pmtu") || plain.contains("\"rt\":{\"key\":\"mtu\"}")
+    plain.contains("--clamp-mss-to-pmtu")
+        || plain.contains("\"rt\":{\"key\":\"mtu\"}")
+        || plain.contains("rtmtu")
 }
 
 /// Do its rules draw ports whatever a packet has?
@@ -417,7 +468,7 @@ fn ruleset(
 /// Does a ruleset ask about connections? Then the kernel tracks them.
 fn asks_about_connections(text: &str, format: RuleFormat) -> bool {
     match format {
-        RuleFormat::Nftables => text.contains("\"ct\""),
+        RuleFormat::Nftables => says(text, &["ct"]),
         _ => {
             let words = ["-m conntrack", "-m state", "-m connmark", "-j CONNMARK"];
             words.iter().any(|w| text.contains(w))

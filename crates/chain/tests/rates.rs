@@ -210,3 +210,61 @@ fn rates_and_marks() {
     assert_eq!(passed(&chain, &mut g, "lan", &udp(7), (1000, 1)), 0);
     assert_eq!(passed(&chain, &mut g, "lan", &udp(9), (1000, 1)), 1);
 }
+
+/// One list for all that ask it, by the packet's own time.
+#[test]
+fn addresses_that_have_been_seen() {
+    let text = forward(
+        "-A FORWARD -i lan0 -p udp --dport 53 -m recent --set --name dns\n\
+         -A FORWARD -p udp --dport 54 -m recent --update --seconds 10 --hitcount 2 --name dns -j ACCEPT\n\
+         -A FORWARD -i wan0 -p udp --dport 55 -m recent --rcheck --name dns --rdest -j ACCEPT\n\
+         -A FORWARD -p udp --dport 56 -m recent --remove --name dns -j ACCEPT",
+    );
+    let chain = load("recent", &text).unwrap();
+    let mut g = build(&chain);
+    let back = udp(55).with(|f| (f.src, f.dst) = (B, A));
+    let all = [
+        // not seen yet; then once, which is too seldom; then twice
+        ("lan", udp(54), 0, 0),
+        ("lan", udp(53), 0, 0),
+        ("lan", udp(54), 0, 0),
+        ("lan", udp(53), 1000, 0),
+        ("lan", udp(54), 10_000, 1),
+        // at 1 s and at 10 s
+        ("lan", udp(54), 11_000, 1),
+        // at 10 s and at 11 s, and not at 21 s
+        ("lan", udp(54), 21_001, 0),
+        ("wan", back.clone(), 22_000, 1),
+        ("lan", udp(56), 22_000, 1),
+        ("lan", udp(56), 22_000, 0),
+        ("wan", back, 22_000, 0),
+    ];
+    for (i, (port, frame, millis, n)) in all.into_iter().enumerate() {
+        let found = passed(&chain, &mut g, port, &frame, (millis, 1));
+        assert_eq!(found, n, "{i}");
+    }
+    assert_eq!(g.read_handler("fw/recent_dns.count").unwrap(), "0");
+}
+
+/// Every third packet that comes to a rule; what a payload says.
+#[test]
+fn turns_and_strings() {
+    let text = forward(
+        "-A FORWARD -p udp --dport 1 -m statistic --mode nth --every 3 --packet 1 -j ACCEPT\n\
+         -A FORWARD -p udp --dport 2 -m string --algo bm --string packet -j ACCEPT\n\
+         -A FORWARD -p udp --dport 3 -m string --algo kmp --string Packet --icase --from 28 --to 40 -j ACCEPT",
+    );
+    let chain = load("turns", &text).unwrap();
+    let mut g = build(&chain);
+    let turns: Vec<usize> = (0..7)
+        .map(|_| passed(&chain, &mut g, "lan", &udp(1), (0, 1)))
+        .collect();
+    assert_eq!(turns, [0, 1, 0, 0, 1, 0, 0]);
+    let other = udp(2).with(|f| f.payload = b"nothing of it".to_vec());
+    assert_eq!(passed(&chain, &mut g, "lan", &udp(2), (0, 1)), 1);
+    assert_eq!(passed(&chain, &mut g, "lan", &other, (0, 1)), 0);
+    // it stands behind the first twelve bytes
+    assert_eq!(passed(&chain, &mut g, "lan", &udp(3), (0, 1)), 0);
+    let early = udp(3).with(|f| f.payload = b"a PACKET at once".to_vec());
+    assert_eq!(passed(&chain, &mut g, "lan", &early, (0, 1)), 1);
+}

@@ -16,7 +16,9 @@ use clap::ValueEnum;
 use onefold_chain::{Attached, Chain, LivePort};
 use onefold_engine::Executor;
 use onefold_engine::shadow::Shadow;
-use onefold_runtime::{Clock, Count, Ending, LinkState, Polling, Remark, Rhythm, Step, Worker};
+use onefold_runtime::{
+    Clock, Count, Ending, Histogram, LinkState, Polling, Remark, Rhythm, Step, Worker,
+};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -526,6 +528,16 @@ pub fn seconds(s: &str) -> Result<Duration, String> {
     time.ok_or_else(|| "expected a number of seconds".to_string())
 }
 
+/// The key `latency` of a port in reports: how long packets that left there were in the chain, ns; `None`: none did.
+pub fn latency_json(stayed: &Histogram) -> Option<serde_json::Value> {
+    let told = stayed.told()?;
+    let buckets: Vec<(u64, u64)> = stayed.buckets().collect();
+    Some(serde_json::json!({
+        "p50": told.p50, "p90": told.p90, "p99": told.p99, "p999": told.p999, "max": told.max, "mean": told.mean,
+        "buckets": buckets,
+    }))
+}
+
 /// Packets and bytes by port; of network interfaces the link's state and what was lost there, too.
 pub fn ports_json(o: &Outcome) -> serde_json::Map<String, serde_json::Value> {
     let one = |(n, i, out): &(String, Count, Count)| {
@@ -533,6 +545,10 @@ pub fn ports_json(o: &Outcome) -> serde_json::Map<String, serde_json::Value> {
             "in": { "packets": i.packets, "bytes": i.bytes },
             "out": { "packets": out.packets, "bytes": out.bytes },
         });
+        let stayed = o.stays.iter().find(|s| s.0 == *n);
+        if let Some(latency) = stayed.and_then(|s| latency_json(&s.1)) {
+            v["latency"] = latency;
+        }
         let live = o.interfaces.iter().find(|i| i.name == *n);
         if let (Some(i), Some(v)) = (live, v.as_object_mut()) {
             let lost: serde_json::Map<_, _> = (i.losses.iter())

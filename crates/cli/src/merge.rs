@@ -90,6 +90,7 @@ pub fn outcomes<'a>(all: impl Iterator<Item = &'a Outcome>, merging: f64) -> Out
     let mut sum = Outcome {
         totals: Totals::default(),
         ports: Vec::new(),
+        stays: Vec::new(),
         interfaces: Vec::new(),
         drops: Default::default(),
         drops_by_element: Vec::new(),
@@ -124,6 +125,12 @@ pub fn outcomes<'a>(all: impl Iterator<Item = &'a Outcome>, merging: f64) -> Out
         o.drops_by_element
             .iter()
             .for_each(|d| dropped(&mut sum.drops_by_element, d));
+        for (name, stayed) in &o.stays {
+            match sum.stays.iter_mut().find(|s| s.0 == *name) {
+                Some(s) => s.1.add(stayed),
+                None => sum.stays.push((name.clone(), stayed.clone())),
+            }
+        }
         for i in &o.interfaces {
             interface(&mut sum.interfaces, i);
         }

@@ -21,7 +21,9 @@ use onefold_engine::shadow::Shadow;
 use onefold_engine::{Executor, Graph, Totals};
 use onefold_packet::Timestamp;
 use onefold_partition::Partition;
-use onefold_runtime::{CapturePort, Clock, Count, LinkState, Loss, Port, PortSpec, Share, Worker};
+use onefold_runtime::{
+    CapturePort, Clock, Count, Histogram, LinkState, Loss, Port, PortSpec, Share, Worker,
+};
 use onefold_verify::generate::adapt::Adapter;
 use onefold_verify::generate::capture::Capture;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -135,6 +137,8 @@ pub struct Outcome {
     pub totals: Totals,
     /// Port name -> (in, out), in the order of the chain file.
     pub ports: Vec<(String, Count, Count)>,
+    /// Port name -> how long live packets that left there were in the chain, ns; of those that any did.
+    pub stays: Vec<(String, Histogram)>,
     /// Ports that are network interfaces.
     pub interfaces: Vec<InterfaceReport>,
     /// Reason -> packets.
@@ -422,11 +426,14 @@ pub fn outcome(chain: &Chain, worker: &mut Worker<Shadow>, ran: Ran, is_live: bo
         })
         .collect();
     let span = worker.span().as_secs_f64();
+    let stays = worker.stays().filter(|s| !s.1.is_empty());
+    let stays = stays.map(|(n, s)| (n.to_string(), s.clone())).collect();
     let shadow = &*worker.executor();
     let (drops, drops_by_element) = drops(chain, shadow);
     Outcome {
         totals: shadow.flow().totals(),
         ports,
+        stays,
         interfaces,
         drops,
         drops_by_element,

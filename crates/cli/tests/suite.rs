@@ -31,6 +31,7 @@ mod random_chains;
 mod readme;
 mod results;
 mod rules;
+mod rulesets;
 mod schemas;
 mod specification;
 mod verify;

@@ -21,6 +21,7 @@ const CASES: &[(&str, &str, usize)] = &[
     ("EtherEncap", "1, 1:1:1:1:1:1, 2:2:2:2:2:2", 1), ("EtherVLANEncap", "1, 1:1:1:1:1:1, 2:2:2:2:2:2, ANNO", 1),
     ("VLANEncap", "5", 1), ("VLANDecap", "", 1), ("SetVLANAnno", "5", 1), ("SetIPDSCP", "5", 1), ("SetIPECN", "ce", 1),
     ("SetIPTTL", "ADD 7", 1), ("SetIP6HLIM", "3", 1), ("SetTCPMSS", "1200, ADD true", 1), ("SetTCPMSS", "1", 1),
+    ("TCPOptionCheck", "2", 2), ("TCPOptionCheck", "8, 2, 4, 0, 9, OUTSIDE true", 2),
     ("MarkIPCE", "", 1), ("MarkIPCE", "true", 1), ("IPMirror", "", 1), ("Paint", "3, 47", 1), ("PaintTee", "0", 2),
     ("SetPacketType", "HOST", 1), ("StoreData", "5, abc, GROW true", 1), ("StoreData", "4294967295, abc", 1),
     ("SetTimestamp", "", 1), ("SetTimestampDelta", "", 1), ("SetTimestampDelta", "TYPE FIRST", 1),

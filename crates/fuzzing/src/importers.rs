@@ -16,7 +16,7 @@ fn check(set: &RuleSet) {
     let more = set.sections.iter().flat_map(|s| &s.more);
     let more = more.flat_map(|s| match s {
         Section::Rules(rules) => rules.as_slice(),
-        Section::Connection { .. } | Section::Rate { .. } => &[],
+        Section::Connection { .. } | Section::Ask { .. } => &[],
     });
     for r in first.chain(more).take(200) {
         let text = format!("{} {}", r.verdict.action(), r.filter);

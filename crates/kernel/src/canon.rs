@@ -66,6 +66,18 @@ fn resets(b: &[u8], sent: &[u8]) -> bool {
     back() == Some(true)
 }
 
+/// Is it an answer to the ping over IPv4 that was sent? A router's own: there are no hosts.
+fn answers_ping(b: &[u8], sent: &[u8]) -> bool {
+    let back = || {
+        let (v, s) = (view(b)?, view(sent)?);
+        let ((src, dst, p), (was_src, was_dst, was_p)) =
+            (ends(b.get(v.net..)?)?, ends(sent.get(s.net..)?)?);
+        let types = (*b.get(v.transport?)?, *sent.get(s.transport?)?);
+        Some(p == 1 && was_p == 1 && src == was_dst && dst == was_src && types == (0, 8))
+    };
+    back() == Some(true)
+}
+
 /// The form of a frame that left when `sent` was sent.
 pub(crate) fn form(b: &[u8], sent: &[u8], way: Way) -> Form {
     let Some(v) = view(b) else {
@@ -108,6 +120,17 @@ pub(crate) fn form(b: &[u8], sent: &[u8], way: Way) -> Form {
                 && let Some(ttl) = p.get_mut(v.net + 8)
             {
                 *ttl = 0;
+            }
+            // identification, flags of fragmentation and TTL are those of who answers
+            if answers_ping(b, sent) {
+                if let Some(own) = p.get_mut(v.net + 4..v.net + 9) {
+                    own.fill(0);
+                }
+                // of a message of zeros, two checksums are right
+                let at = v.transport.map_or(0..0, |t| t + 2..t + 4);
+                if let Some(both) = p.get_mut(at).filter(|c| **c == [0xff; 2]) {
+                    both.fill(0);
+                }
             }
             // right, or how it is wrong
             let head = usize::from(b.get(v.net).copied().unwrap_or(0) & 15) * 4;
@@ -245,6 +268,24 @@ mod tests {
         let mut payload = sent.clone();
         payload[40] ^= 1;
         assert!(!same(&sent, &payload, WAY), "a byte behind the header");
+    }
+
+    #[test]
+    fn answers_to_pings_are_who_answers() {
+        let ping = |ttl, kind, (src, dst)| {
+            let mut f = frame(ttl, &[kind, 0, 0, 0, 0, 7, 0, 1]);
+            (f[23], f[29], f[33]) = (1, src, dst);
+            f[24..26].fill(0);
+            let c = !sum(&f[14..34]);
+            f[24..26].copy_from_slice(&c.to_be_bytes());
+            f
+        };
+        let sent = ping(64, 8, (1, 2));
+        let same = |a: &[u8], b: &[u8]| form(a, &sent, WAY) == form(b, &sent, WAY);
+        assert!(same(&ping(254, 0, (2, 1)), &ping(64, 0, (2, 1))));
+        // one that nobody has asked for passes through
+        assert!(!same(&ping(254, 0, (3, 1)), &ping(64, 0, (3, 1))));
+        assert!(!same(&ping(254, 8, (2, 1)), &ping(64, 8, (2, 1))));
     }
 
     #[test]

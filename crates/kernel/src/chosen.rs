@@ -13,15 +13,18 @@
 
 use crate::ends::{Ends, Found, Place, read};
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 /// A connection that both have.
 #[derive(Debug, Clone, Copy)]
 struct Conn {
     /// As replies arrive at the chain, and at the kernel.
     replies: (Ends, Ends),
+    /// As its first packet arrived at the kernel.
+    arrived: Ends,
     /// The chain's port by which it began.
     port: usize,
-    /// A segment has ended it: what follows may begin it anew.
+    /// A segment may have ended it: what follows may begin it anew.
     over: bool,
 }
 
@@ -121,11 +124,18 @@ impl Chosen {
     }
 
     /// Does a packet of a connection whose source is translated, of its first packet's direction, come by another port
-    /// of the chain?
-    pub fn strays(&self, port: usize, frame: &[u8]) -> bool {
+    /// of the chain? One of the translator's `own` addresses may have been translated to itself.
+    pub fn strays(&self, port: usize, frame: &[u8], own: &[IpAddr]) -> bool {
         let key = read(frame).map(|f| arriving(&f));
         let known = key.and_then(|k| Some((k, self.connections.get(&k)?)));
-        known.is_some_and(|(orig, c)| c.port != port && c.replies.0.dst != orig.src)
+        let is = |orig: &Ends, a: &IpAddr| match a {
+            IpAddr::V4(a) => !orig.v6 && orig.src.address[..4] == a.octets(),
+            IpAddr::V6(a) => orig.v6 && orig.src.address == a.octets(),
+        };
+        known.is_some_and(|(orig, c)| {
+            let itself = own.iter().any(|a| is(&orig, a));
+            c.port != port && (itself || c.replies.0.dst != orig.src)
+        })
     }
 
     /// What a frame that came by `port` has left as: `ours` from the chain, `theirs` from the kernel, each one packet.
@@ -143,6 +153,7 @@ impl Chosen {
             _ => None,
         };
         let mut may = f.flags & (SYN | ACK) == SYN;
+        let mut answered = None;
         match self.connections.get_mut(&first.unwrap_or(orig)) {
             Some(c) => {
                 // a reply leaves as the first packet's inverse
@@ -152,10 +163,11 @@ impl Chosen {
                 if !as_before && *ours == orig && t.ends == arrives {
                     return Learnt::Nothing;
                 }
-                // what has passed as it came, and is translated now, was of no connection: its header was malformed
-                let passed = first.is_none() && c.replies.0.inverse() == orig;
-                may |= c.over || passed && !as_before;
-                c.over |= as_before && f.flags & RST != 0;
+                // what has passed as it came, and is translated now, was of no connection: its header was malformed, or
+                // it answered what nobody had asked
+                let passed = c.replies.0.inverse() == first.unwrap_or(orig) && !as_before;
+                answered = first.filter(|_| passed);
+                may |= c.over || passed;
                 if as_before && first.is_some() {
                     return Learnt::Nothing;
                 }
@@ -174,10 +186,29 @@ impl Chosen {
             return Learnt::Nothing;
         }
         self.forget(&orig);
+        if let Some(answer) = answered {
+            self.forget(&answer);
+        }
         self.enter(orig, arrives, replies, port);
         match *ours == t.ends {
             true => Learnt::Nothing,
             false => Learnt::Drawn,
+        }
+    }
+
+    /// A frame has been sent, whatever became of it: a reset ends its connection, and what opens one, sent by who has
+    /// answered so far, ends one that is closing.
+    pub fn ends(&mut self, frame: &[u8]) {
+        let Some(f) = read(frame).filter(|f| !f.quoted) else {
+            return;
+        };
+        if f.flags & RST == 0 && f.flags & (SYN | ACK) != SYN {
+            return;
+        }
+        let first = self.replies.get(&f.ends).copied();
+        let first = first.filter(|_| !self.connections.contains_key(&f.ends));
+        if let Some(c) = self.connections.get_mut(&first.unwrap_or(f.ends)) {
+            c.over = true;
         }
     }
 
@@ -236,6 +267,7 @@ impl Chosen {
         let over = false;
         let conn = Conn {
             replies,
+            arrived: arrives,
             port,
             over,
         };
@@ -247,8 +279,7 @@ impl Chosen {
         let Some(c) = self.connections.remove(orig) else {
             return;
         };
-        let arrives = self.to_kernel.get(orig).copied().unwrap_or(*orig);
-        for t in [arrives, c.replies.1] {
+        for t in [c.arrived, c.replies.1] {
             if let Some(n) = self.taken.get_mut(&t) {
                 *n -= 1;
                 if *n == 0 {
@@ -364,7 +395,11 @@ mod tests {
             to_chain(&c, &udp(OWN, 9000, SERVER, 53)),
             udp(OWN, 7000, SERVER, 53)
         );
-        assert!(c.strays(1, &second) && !c.strays(0, &second));
+        assert!(c.strays(1, &second, &[]) && !c.strays(0, &second, &[]));
+        // the translator's own address stays what it is
+        let itself = udp(OWN, 5000, SERVER, 53);
+        c.learn(0, &itself, &ends(&itself), &itself);
+        assert!(c.strays(1, &itself, &[OWN.into()]) && !c.strays(1, &itself, &[HOST.into()]));
     }
 
     #[test]
@@ -384,6 +419,52 @@ mod tests {
         // from then on it stays
         let learnt = c.learn(0, &to(99), &ends(&out(7001, 99)), &out(9000, 99));
         assert_eq!(learnt, Learnt::Nothing);
+    }
+
+    #[test]
+    fn an_answer_to_nothing_leaves_the_ports_open() {
+        let mut c = Chosen::new(false);
+        // passes as it came, as it is of no connection
+        let answer = udp(SERVER, 53, HOST, 4000);
+        let learnt = c.learn(1, &answer, &ends(&answer), &answer);
+        assert_eq!(learnt, Learnt::Nothing);
+        // another host has the port already when somebody asks
+        let out = |from| udp(OWN, from, SERVER, 53);
+        begins(&mut c, &udp(OTHER, 4000, SERVER, 53), 4000, 4000);
+        let first = udp(HOST, 4000, SERVER, 53);
+        assert_eq!(begins(&mut c, &first, 7000, 9000), Learnt::Drawn);
+        assert_eq!(to_chain(&c, &out(9000)), out(7000));
+        // it stays so
+        assert_eq!(begins(&mut c, &first, 7001, 9000), Learnt::Nothing);
+    }
+
+    #[test]
+    fn segments_end_connections_whatever_becomes_of_them() {
+        let mut c = Chosen::new(true);
+        let first = udp(HOST, 4000, SERVER, 53);
+        assert_eq!(begins(&mut c, &first, 7000, 9000), Learnt::Drawn);
+        // of UDP none does
+        c.ends(&first);
+        assert_eq!(begins(&mut c, &first, 7001, 9001), Learnt::Nothing);
+        let segment = |from, sport, to, dport, flags| {
+            let mut tcp = [0; 20];
+            tcp[..2].copy_from_slice(&u16::to_be_bytes(sport));
+            tcp[2..4].copy_from_slice(&u16::to_be_bytes(dport));
+            (tcp[12], tcp[13]) = (0x50, flags);
+            frame(from, to, 6, &tcp)
+        };
+        let first = segment(HOST, 4000, SERVER, 80, ACK);
+        let out = |port| segment(OWN, port, SERVER, 80, ACK);
+        let begins =
+            |c: &mut Chosen, ours, theirs| c.learn(0, &first, &ends(&out(ours)), &out(theirs));
+        assert_eq!(begins(&mut c, 7000, 9000), Learnt::Drawn);
+        assert_eq!(begins(&mut c, 7001, 9001), Learnt::Nothing);
+        for (n, flags) in [(2, SYN), (3, RST | ACK)] {
+            c.ends(&segment(SERVER, 80, OWN, 7000 + (n - 2), SYN | ACK));
+            assert_eq!(begins(&mut c, 7000 + n - 1, 9000 + n - 1), Learnt::Nothing);
+            c.ends(&segment(SERVER, 80, OWN, 7000 + (n - 2), flags));
+            assert_eq!(begins(&mut c, 7000 + n - 1, 9000 + n - 1), Learnt::Drawn);
+        }
     }
 
     #[test]

@@ -33,7 +33,7 @@ known! {
         "the kernel is there as a router; ARP and other protocols are its own business";
     FAMILY: "packets of a family without rules or addresses",
         "the chain says nothing of them that a kernel could be told";
-    LONG: "packets longer than the interface they enter by",
+    LONG: "packets longer than an interface that they enter by",
         "a pair of virtual interfaces loses them before any rule";
     OPTIONS: "IPv4 options at a firewall, and IPv6 hop-by-hop options",
         "a router reads and changes IPv4 options, a firewall of Onefold passes them as they are; the kernel reads \
@@ -81,6 +81,12 @@ known! {
          one of the connection's";
     STRANGER: "packets to a port that only the kernel has drawn",
         "the chain has no connection there";
+    IGMP: "IGMP for the router itself",
+        "a kernel has IGMP, and says nothing; Onefold's router says that it has no such protocol";
+    CODED: "pings over IPv6 with a code, for the router itself",
+        "RFC 4443 has no code but 0: the kernel answers whatever it is, Onefold's router does not";
+    SOURCE_ROUTE: "IPv6 routing headers, for the router itself",
+        "the kernel says which byte it does not know (RFC 5095); Onefold's router does not answer";
     BAD_UDP: "UDP with a wrong length or checksum, for the router itself",
         "the kernel looks at both before it says that nobody listens; Onefold's router says so at once";
     LIMITED: "ICMP errors about IPv4 packets that have no way, more than five to one source",
@@ -131,7 +137,7 @@ pub(crate) fn not_compared(s: &Sent<'_>) -> Option<Known> {
         false => first & 15 > 5,
         true => s.frame.get(20) == Some(&0),
     };
-    if (s.passes || v6) && options {
+    if (s.firewalls || v6) && options {
         return Some(OPTIONS);
     }
     if s.tracks { untold(s, v6) } else { None }
@@ -256,6 +262,9 @@ fn at_router(s: &Sent<'_>, ours: &[&(usize, Form)], theirs: &[&(usize, Form)]) -
     if proto == 6 && ours.is_empty() && !theirs.is_empty() && theirs.iter().all(reset) {
         return Some(NO_TCP);
     }
+    if let Some(known) = answered_by_one(s.frame, ours, theirs) {
+        return Some(known);
+    }
     let unreachable = |f: &Form| match f {
         Form::Error(e) => e.ends_with(if src.len() == 4 { &[3, 3] } else { &[1, 4] }),
         _ => false,
@@ -269,6 +278,36 @@ fn at_router(s: &Sent<'_>, ours: &[&(usize, Form)], theirs: &[&(usize, Form)]) -
         return Some(BAD_UDP);
     }
     None
+}
+
+/// What is for a router itself, and only one of both has an answer to.
+fn answered_by_one(
+    frame: &[u8],
+    ours: &[&(usize, Form)],
+    theirs: &[&(usize, Form)],
+) -> Option<Known> {
+    let v = view(frame)?;
+    let (_, dst, proto) = ends(frame.get(v.net..)?)?;
+    let v6 = dst.len() == 16;
+    // behind the receiver's address, type and code
+    let tells = |all: &[&(usize, Form)], says: fn(&[u8]) -> bool| {
+        let one = |f: &&(usize, Form)| match &f.1 {
+            Form::Error(e) => e.get(dst.len()..).is_some_and(says),
+            _ => false,
+        };
+        !all.is_empty() && all.iter().all(one)
+    };
+    if !v6 && proto == 2 && theirs.is_empty() && tells(ours, |e| e == [3, 2]) {
+        return Some(IGMP);
+    }
+    if !v6 || !ours.is_empty() {
+        return None;
+    }
+    if proto == 43 && tells(theirs, |e| e.first() == Some(&4)) {
+        return Some(SOURCE_ROUTE);
+    }
+    let head = frame.get(v.transport?..)?.first_chunk::<2>()?;
+    (proto == 58 && head[0] == 128 && head[1] != 0 && !theirs.is_empty()).then_some(CODED)
 }
 
 /// Are length and checksum of a UDP packet as they have to be (RFC 768, RFC 8200 8.1)?

@@ -18,6 +18,9 @@ const BEFORE: &[(&str, &str)] = &[
     ("net/ipv4/conf/default/rp_filter", "0"),
     ("net/ipv4/conf/all/send_redirects", "0"),
     ("net/ipv4/conf/default/send_redirects", "0"),
+    // what comes in a frame for all is for no host of its own (RFC 1122 3.3.6), as Onefold's router has it
+    ("net/ipv4/conf/all/drop_unicast_in_l2_multicast", "1"),
+    ("net/ipv6/conf/default/drop_unicast_in_l2_multicast", "1"),
     ("net/ipv4/icmp_ratelimit", "0"),
     // or each error takes the source's budget for those about packets that have no way, too
     ("net/ipv4/icmp_ratemask", "0"),
@@ -144,6 +147,10 @@ pub(crate) fn configure(
                 None => passing(f, space, [inside, outside])?,
                 Some(nat) => routing(f, space, [inside, outside], nat)?,
             }
+            let groups = [(inside, w.groups[0]), (outside, w.groups[1])];
+            let groups = groups.into_iter().filter(|(_, g)| *g > 0);
+            let lines = groups.map(|(name, g)| format!("link set dev {name} group {g}"));
+            own_ip(&f.name, space, false, &lines.collect::<Vec<_>>())?;
             rules(f, w, space)?;
             if w.tracks {
                 let seconds = KERNEL_SECONDS.to_string();
@@ -248,9 +255,20 @@ pub(crate) fn has_ipv6() -> bool {
 
 /// The operator's rulesets.
 fn rules(f: &KernelFunction, w: &KernelFirewall, space: &Arc<NetSpace>) -> Result<(), KernelError> {
+    if let Some(sets) = &w.sets {
+        commands::tool(space, "ipset", &["restore"], sets)?.map_err(|said| {
+            KernelError::Refused {
+                function: f.name.clone(),
+                tool: "ipset".into(),
+                what: "the sets".into(),
+                said,
+            }
+        })?;
+    }
     for r in &w.rules {
         let (tool, args): (&str, &[&str]) = match (r.format, r.family) {
-            (RuleFormat::Nftables, _) => ("nft", &["-j", "-f", "-"]),
+            (RuleFormat::Nftables, _) if json(&r.text) => ("nft", &["-j", "-f", "-"]),
+            (RuleFormat::Nftables, _) => ("nft", &["-f", "-"]),
             (_, Family::V4) => ("iptables-restore", &[]),
             (_, Family::V6) => ("ip6tables-restore", &[]),
         };
@@ -264,8 +282,16 @@ fn rules(f: &KernelFunction, w: &KernelFirewall, space: &Arc<NetSpace>) -> Resul
     Ok(())
 }
 
-/// A table of our own in front of all others. Onefold's firewall is no router: what it passes has the TTL that it came
-/// with. So the kernel's gets one more, before any rule looks at it; forwarding takes it away before the hook forward.
+/// Is a ruleset of nftables in JSON, and not in nft's language?
+fn json(text: &str) -> bool {
+    text.trim_start().starts_with('{')
+}
+
+/// Behind any rule of an operator's at a hook.
+const LAST: u32 = 1_000_000_000;
+
+/// A table of our own around all others. Onefold's firewall is no router: what it passes has the TTL that it came with.
+/// So the kernel's gets one more behind all rules at hook prerouting; forwarding takes it away before the hook forward.
 /// Where addresses are translated, the kernel answers nothing itself: neither what is for it, nor a REJECT. Its answers
 /// find their way by marks; where rules ask for marks, packets come without, and answers get lost.
 fn own_table(
@@ -290,6 +316,10 @@ fn own_table(
             MARKS[0], MARKS[1]
         ),
     };
+    let begin = format!(
+        " chain first {{\n  type filter hook prerouting priority -450; policy accept;\n{marks} }}\n \
+         chain last {{\n  type filter hook prerouting priority {LAST}; policy accept;\n"
+    );
     // of IPv4 no map can be asked for it: nft 1.0.6 refuses that
     t.push_str("table ip onefold {\n");
     for ttl in 0..255 {
@@ -299,16 +329,14 @@ fn own_table(
     let cases = |make: fn(u32) -> String| (0..255).map(make).collect::<Vec<_>>().join(", ");
     let _ = writeln!(
         t,
-        " chain prerouting {{\n  type filter hook prerouting priority -450; policy accept;\n{marks}  \
-         ip ttl vmap {{ {} }}\n }}\n{silent}}}",
+        "{begin}  ip ttl vmap {{ {} }}\n }}\n{silent}}}",
         cases(|n| format!("{n} : jump ttl{n}"))
     );
     if has_ipv6() {
         let _ = writeln!(
             t,
-            "table ip6 onefold {{\n map up {{\n  typeof ip6 hoplimit : ip6 hoplimit\n  elements = {{ {} }}\n }}\n \
-             chain prerouting {{\n  type filter hook prerouting priority -450; policy accept;\n{marks}  \
-             ip6 hoplimit set ip6 hoplimit map @up\n }}\n{silent}}}",
+            "table ip6 onefold {{\n map up {{\n  typeof ip6 hoplimit : ip6 hoplimit\n  elements = {{ {} }}\n }}\n\
+             {begin}  ip6 hoplimit set ip6 hoplimit map @up\n }}\n{silent}}}",
             cases(|n| format!("{n} : {}", n + 1))
         );
     }

@@ -113,7 +113,7 @@ impl SharedLab {
     /// Why a frame would come to different connections, where addresses are translated.
     fn elsewhere(&self, port: usize, frame: &[u8]) -> Option<Known> {
         self.lab.translates()?;
-        if self.chosen.strays(port, frame) {
+        if self.chosen.strays(port, frame, self.lab.own()) {
             return Some(STRAYS);
         }
         let to = self.chosen.to_kernel(frame);
@@ -161,12 +161,14 @@ impl SharedLab {
 
     /// What a frame has left as says which ports its connection has on both sides.
     fn learn(&mut self, port: usize, frame: &[u8], ours: Option<&Ends>, left: &[Left]) -> Learnt {
-        match (self.lab.translates(), ours, left) {
+        let learnt = match (self.lab.translates(), ours, left) {
             (Some(_), Some(ours), [one]) if !self.options.strict => {
                 self.chosen.learn(port, frame, ours, &one.bytes)
             }
             _ => Learnt::Nothing,
-        }
+        };
+        self.chosen.ends(frame);
+        learnt
     }
 
     fn next(&mut self) -> u64 {

@@ -3,7 +3,7 @@
 use crate::KernelError;
 use crate::commands::{has, own_ip};
 use crate::host;
-use crate::plan::{MTU, families, formats, interface, networks, rounds, translates};
+use crate::plan::{MTU, entered, families, formats, interface, networks, own, rounds, translates};
 use crate::trace::Monitor;
 use crate::wires::{End, Wires};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -74,6 +74,7 @@ pub struct Lab {
     translates: Option<bool>,
     /// Networks of routers' interfaces.
     networks: Vec<(IpAddr, u8)>,
+    own: Vec<IpAddr>,
     /// There are firewalls, and routers.
     has: (bool, bool),
 }
@@ -138,6 +139,7 @@ impl Lab {
             late: 0,
             families: families(plan),
             networks: networks(plan),
+            own: own(plan),
             has: (
                 plan.functions
                     .iter()
@@ -248,7 +250,7 @@ impl Lab {
                     expected: wires.expected(plan, (f, port)),
                     passes: !routed,
                     routed,
-                    mtu: usize::from(mtu),
+                    mtu: usize::from(entered(plan, wires, (f, port))),
                 };
                 if let Some(g) = self.gates.get_mut(*i) {
                     *g = Some(gate);
@@ -271,6 +273,11 @@ impl Lab {
     /// Which families are compared: IPv4, IPv6.
     pub fn families(&self) -> [bool; 2] {
         self.families
+    }
+
+    /// Own addresses of the firewall that translates.
+    pub(crate) fn own(&self) -> &[IpAddr] {
+        &self.own
     }
 
     /// Networks of routers' interfaces.

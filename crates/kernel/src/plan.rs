@@ -2,6 +2,7 @@
 
 use crate::KernelError;
 use crate::host;
+use crate::wires::{End, Wires};
 use onefold_chain::import::RuleFormat;
 use onefold_chain::kernel::{KernelForm, KernelPlan};
 use std::net::IpAddr;
@@ -24,6 +25,16 @@ pub(crate) fn networks(plan: &KernelPlan) -> Vec<(IpAddr, u8)> {
         Some((a.parse().ok()?, l.parse().ok()?))
     });
     parsed.collect()
+}
+
+/// Own addresses of the firewall that translates.
+pub(crate) fn own(plan: &KernelPlan) -> Vec<IpAddr> {
+    let nats = plan.functions.iter().filter_map(|f| match &f.form {
+        KernelForm::Firewall(w) => w.translates.as_ref(),
+        KernelForm::Router(_) => None,
+    });
+    let all = nats.flat_map(|nat| nat.addresses.iter().flatten());
+    all.map(|(a, _)| *a).collect()
 }
 
 /// Does a function translate addresses, and if so, does it draw ports?
@@ -73,6 +84,25 @@ pub(crate) fn interface(plan: &KernelPlan, (f, port): (usize, usize)) -> (String
             (mac, said.unwrap_or(MTU))
         }
     }
+}
+
+/// The smallest MTU of the interfaces that a packet enters by: of the port where it comes in, and of those behind
+/// firewalls that pass it on, up to the first router.
+pub(crate) fn entered(plan: &KernelPlan, wires: &Wires, at: (usize, usize)) -> u16 {
+    let mut least = interface(plan, at).1;
+    let (mut f, mut port) = at;
+    // Bound: a firewall passes a packet once
+    for _ in 0..plan.functions.len() {
+        let form = plan.functions.get(f).map(|f| &f.form);
+        let passes = matches!(form, Some(KernelForm::Firewall(_))).then_some(());
+        let other = (f, usize::from(port == 0));
+        let Some(End::Function(g, q)) = passes.and_then(|()| wires.peers.get(&other)) else {
+            break;
+        };
+        (f, port) = (*g, *q);
+        least = least.min(interface(plan, (f, port)).1);
+    }
+    least
 }
 
 /// How often a marker goes there and back until everything that came of a packet has been worked on. Each time it

@@ -16,6 +16,17 @@ const LOW: u32 = 1;
 /// Of the one that is.
 const HIGH: u32 = 2;
 
+/// What is to be had on a core in the place of what a policy wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Held {
+    /// What it wants.
+    No,
+    /// Turns, where it wants functions to run until they sleep: one did not let others run.
+    Turns,
+    /// The fair class, where it wants real time: the launcher is executed there, too.
+    Fair,
+}
+
 /// What was done to a process.
 #[derive(Debug, Clone, Copy, Default)]
 struct Applied {
@@ -96,14 +107,14 @@ impl Levers {
         self.refused.take()
     }
 
-    /// Pulls what has changed. `pids`: by NF; 0: there is no process. `in_turns`: by core, whether FIFO is not to be
-    /// had there any more. Steps: the NFs and cores; nothing is allocated, but for an error.
+    /// Pulls what has changed. `pids`: by NF; 0: there is no process. `held`: by core. Steps: the NFs and cores;
+    /// nothing is allocated, but for an error.
     pub fn apply(
         &mut self,
         topology: &Topology,
         d: &Decisions,
         pids: impl Fn(usize) -> u32,
-        in_turns: &[bool],
+        held: &[Held],
     ) {
         for (nf, (wanted, spec)) in d.nfs.iter().zip(topology.nfs()).enumerate() {
             let pid = pids(nf);
@@ -130,10 +141,10 @@ impl Levers {
                 Some(CorePlan::Only { nf, .. }) => Some(*nf),
                 _ => None,
             };
-            let turns = in_turns.get(spec.core).copied().unwrap_or(false);
+            let held = held.get(spec.core).copied().unwrap_or(Held::No);
             self.schedule(
                 nf,
-                attributes(wanted, only.map(|o| o == nf), turns),
+                attributes(wanted, only.map(|o| o == nf), held),
                 only.is_some(),
             );
             self.share(nf, wanted.shares);
@@ -281,14 +292,18 @@ impl Drop for Levers {
 }
 
 fn same_orders(a: &NfLevers, b: &NfLevers) -> bool {
-    (a.relinquish, a.yield_after, a.blocks_when_full, a.mark_ecn)
-        == (b.relinquish, b.yield_after, b.blocks_when_full, b.mark_ecn)
+    let orders = |n: &NfLevers| {
+        let full = (n.blocks_when_full, n.waits_by_way);
+        (n.relinquish, n.yield_after, full, n.mark_ecn)
+    };
+    orders(a) == orders(b)
 }
 
 fn give(orders: &Orders, wanted: &NfLevers) {
-    let full = match wanted.blocks_when_full {
-        true => WhenFull::Wait,
-        false => WhenFull::Drop,
+    let full = match (wanted.blocks_when_full, wanted.waits_by_way) {
+        (true, _) => WhenFull::Wait,
+        (false, true) => WhenFull::ByWay,
+        (false, false) => WhenFull::Drop,
     };
     let word = |on: bool| u32::from(on);
     orders
@@ -303,7 +318,7 @@ fn give(orders: &Orders, wanted: &NfLevers) {
 }
 
 /// What the kernel is told. `only`: is it the one that its core is to run, where there is one?
-fn attributes(wanted: &NfLevers, only: Option<bool>, in_turns: bool) -> Attributes {
+fn attributes(wanted: &NfLevers, only: Option<bool>, held: Held) -> Attributes {
     let real = |class, priority| Attributes {
         class,
         priority,
@@ -322,8 +337,11 @@ fn attributes(wanted: &NfLevers, only: Option<bool>, in_turns: bool) -> Attribut
     match wanted.class {
         Class::Normal { slice } => fair(Kernels::Normal, slice),
         Class::Batch { slice } => fair(Kernels::Batch, slice),
+        Class::RoundRobin { .. } | Class::Fifo if held == Held::Fair => {
+            fair(Kernels::Normal, Class::KERNELS)
+        }
         Class::RoundRobin { .. } => real(Kernels::RoundRobin, LOW),
-        Class::Fifo if in_turns => real(Kernels::RoundRobin, LOW),
+        Class::Fifo if held == Held::Turns => real(Kernels::RoundRobin, LOW),
         Class::Fifo => real(Kernels::Fifo, LOW),
     }
 }

@@ -1,6 +1,6 @@
 //! The loop between what is seen and what is done.
 
-use crate::apply::Levers;
+use crate::apply::{Held, Levers};
 use crate::kernel::Kernel;
 use crate::observe::Watcher;
 use crate::stat::{Counters, Usage};
@@ -85,6 +85,8 @@ pub struct Shared {
     shed: AtomicU64,
     /// By chain: how many were.
     shed_packets: Vec<AtomicU64>,
+    /// By chain: so many may wait in the ring that it enters by, and others are dropped there.
+    admit: Vec<AtomicU32>,
     /// The thread is to end.
     stop: AtomicBool,
     figures: Mutex<Figures>,
@@ -112,6 +114,7 @@ impl Shared {
             pids: (0..nfs).map(|_| AtomicU32::new(0)).collect(),
             shed: AtomicU64::new(0),
             shed_packets: (0..ways).map(|_| AtomicU64::new(0)).collect(),
+            admit: (0..ways).map(|_| AtomicU32::new(u32::MAX)).collect(),
             stop: AtomicBool::new(false),
             figures: Mutex::new(Figures {
                 nfs: vec![NfFigures::default(); nfs],
@@ -135,6 +138,32 @@ impl Shared {
     #[inline]
     pub fn shed(&self) -> ChainSet {
         self.shed.load(Ordering::Relaxed)
+    }
+
+    /// How many packets of a chain may wait in the ring that it enters by: none, if they are to be dropped there.
+    #[inline]
+    pub fn admits(&self, way: usize) -> u32 {
+        let most = self.admit.get(way);
+        match self.shed() >> way & 1 {
+            0 => most.map_or(u32::MAX, |a| a.load(Ordering::Relaxed)),
+            _ => 0,
+        }
+    }
+
+    /// What a policy says of chains' entries.
+    fn admit(&self, d: &Decisions) {
+        self.shed.store(d.shed, Ordering::Relaxed);
+        for (to, most) in self.admit.iter().zip(&d.admit) {
+            to.store(most.unwrap_or(u32::MAX), Ordering::Relaxed);
+        }
+    }
+
+    /// Nobody says anything of chains' entries any more.
+    fn admit_all(&self) {
+        self.shed.store(0, Ordering::Relaxed);
+        for to in &self.admit {
+            to.store(u32::MAX, Ordering::Relaxed);
+        }
     }
 
     /// So many packets of a chain were.
@@ -194,8 +223,8 @@ pub struct Controller {
     levers: Levers,
     watcher: Watcher,
     counted: Vec<Counted>,
-    /// By core: FIFO is not to be had any more.
-    in_turns: Vec<bool>,
+    /// By core: what is to be had there in the place of what a policy wants.
+    held: Vec<Held>,
     begun: Nanos,
     watched: Nanos,
     read: Nanos,
@@ -278,7 +307,7 @@ impl Controller {
             levers: Levers::new(&setup.region, setup.names.clone()),
             decisions: Decisions::new(&topology),
             counted: (0..nfs).map(|_| Counted::default()).collect(),
-            in_turns: Vec::new(),
+            held: Vec::new(),
             policy: None,
             spec: spec.clone(),
             topology,
@@ -304,17 +333,19 @@ impl Controller {
             true => None,
             false => Some(spec.build(&topology, &names)?),
         };
-        if spec.is_real_time()
-            && let Some(house) = self.setup.housekeeping
-            && let Some(nf) = self.setup.cores.iter().position(|c| *c == Some(house))
+        let house = self.setup.housekeeping;
+        let on_house = (self.setup.cores.iter()).position(|c| c.is_some() && *c == house);
+        if let (Some(core), Some(nf)) = (house, on_house)
+            && spec.is_real_time()
+            && !spec.goes_without_real_time()
         {
             return Err(LeverError::Housekeeping {
                 function: self.setup.names.get(nf).cloned().unwrap_or_default(),
-                core: house,
+                core,
             });
         }
         self.levers.undo();
-        self.shared.shed.store(0, Ordering::Relaxed);
+        self.shared.admit_all();
         let (policy, decisions) = match made {
             Some((policy, first)) => (Some(policy), first),
             None => (None, Decisions::new(&topology)),
@@ -330,8 +361,20 @@ impl Controller {
                 return Err(e);
             }
             remarks = Kernel::ask().remarks(&decisions, spec.is_real_time());
+            if let Some(nf) = on_house.filter(|_| spec.is_real_time()) {
+                remarks.push(format!(
+                    "{} is on the launcher's core: functions there are not in real time",
+                    self.setup.names.get(nf).map_or("a function", |n| n)
+                ));
+            }
         }
-        self.in_turns = vec![false; topology.cores()];
+        self.held = vec![Held::No; topology.cores()];
+        let core = on_house
+            .and_then(|nf| topology.nfs().get(nf))
+            .map(|n| n.core);
+        if let Some(held) = core.and_then(|c| self.held.get_mut(c)) {
+            *held = Held::Fair;
+        }
         (self.policy, self.decisions, self.topology) = (policy, decisions, topology);
         self.spec = spec.clone();
         Ok(remarks)
@@ -366,15 +409,13 @@ impl Controller {
         if let Some(policy) = &mut self.policy {
             // the observation is of the same topology
             let _ = policy.decide(&Observation { now, nfs }, &mut self.decisions);
-            self.shared
-                .shed
-                .store(self.decisions.shed, Ordering::Relaxed);
+            self.shared.admit(&self.decisions);
             let shared = &self.shared;
             self.levers.apply(
                 &self.topology,
                 &self.decisions,
                 |nf| shared.pid(nf),
-                &self.in_turns,
+                &self.held,
             );
         }
         let mut rescued = false;
@@ -410,12 +451,12 @@ impl Controller {
                 && levers.is_some_and(|l| l.class == Class::Fifo && !l.relinquish);
             let core = self.topology.nfs().get(nf).map_or(0, |n| n.core);
             let kernel = self.decisions.cores.get(core) == Some(&CorePlan::Kernel);
-            let Some(turns) = self.in_turns.get_mut(core).filter(|t| !**t) else {
+            let Some(held) = self.held.get_mut(core).filter(|h| **h == Held::No) else {
                 continue;
             };
             let long = now.saturating_sub(c.progress.0) >= STARVED;
             if fifo && kernel && long && self.topology.on_core(core).len() > 1 {
-                *turns = true;
+                *held = Held::Turns;
                 rescued = true;
                 self.rescued += 1;
             }
@@ -456,7 +497,8 @@ impl Controller {
 
     /// Was a core withheld from its functions, although they are of real time and were to run?
     fn withheld(&mut self, core: usize, passed: Nanos) {
-        if self.policy.is_none() || !self.spec.is_real_time() {
+        let fair = self.held.get(core) == Some(&Held::Fair);
+        if self.policy.is_none() || !self.spec.is_real_time() || fair {
             return;
         }
         let (mut ran, mut awake) = (0, 0);
@@ -504,7 +546,7 @@ impl Controller {
 
 impl Drop for Controller {
     fn drop(&mut self) {
-        self.shared.shed.store(0, Ordering::Relaxed);
+        self.shared.admit_all();
         self.levers.undo();
     }
 }

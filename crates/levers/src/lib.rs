@@ -27,7 +27,7 @@ pub mod quantum;
 pub mod stat;
 pub mod sys;
 
-pub use apply::Levers;
+pub use apply::{Held, Levers};
 pub use controller::{Controller, Figures, NfFigures, Setup, Shared, Way};
 pub use kernel::Kernel;
 pub use observe::Watcher;

@@ -71,6 +71,8 @@ struct Nf {
     /// Ways that begin here.
     entries: Vec<usize>,
     samples: u32,
+    /// Batches and packets that it has taken, as of the last look.
+    batches: (u64, u64),
 }
 
 /// Sees what there is to see; after it was made, nothing is allocated.
@@ -119,6 +121,7 @@ impl Watcher {
                     outputs: outputs.map(|r| r.1.clone()).collect(),
                     entries: entries.map(|(i, _)| i).collect(),
                     samples: 0,
+                    batches: (0, 0),
                 }
             })
             .collect();
@@ -170,6 +173,17 @@ impl Watcher {
                     let sample = said.sample.load(Ordering::Relaxed);
                     now.sample = (sample > 0).then_some(sample);
                 }
+                let (batches, packets) = (
+                    said.batches.load(Ordering::Relaxed),
+                    said.received.load(Ordering::Relaxed),
+                );
+                let new = (
+                    batches.saturating_sub(nf.batches.0),
+                    packets.saturating_sub(nf.batches.1),
+                );
+                nf.batches = (batches, packets);
+                let each = new.1.checked_div(new.0).unwrap_or(0);
+                now.batch = u32::try_from(each).unwrap_or(u32::MAX);
                 let runs = said.state.load(Ordering::Relaxed) == State::Running as u32;
                 let asleep = block.sleeping().load(Ordering::Relaxed) == bell::ASLEEP;
                 now.runnable = runs && !asleep;

@@ -230,12 +230,11 @@ fn who_is_chosen_has_the_highest_priority() {
     w.shared.set_pid(2, w.sleepers[2].0.id());
     w.go_on(&mut c, 10 * MICROSECOND);
     drop(c);
-    let before = |s: &Sleeper| (s.is().class, s.is().priority, s.is().nice);
-    assert!(
-        w.sleepers
-            .iter()
-            .all(|s| before(s) == (Class::Normal, 0, 0))
-    );
+    // as who launched them is
+    let home = sys::attributes(std::process::id()).unwrap();
+    let is = |s: &Sleeper| (s.is().class, s.is().priority, s.is().nice);
+    let before = (home.class, 0, home.nice);
+    assert!(w.sleepers.iter().all(|s| is(s) == before));
 }
 
 #[test]
@@ -352,4 +351,51 @@ fn looks_allocate_nothing() {
         w.go_on(&mut c, 300 * MILLISECOND);
         assert_eq!(CALLS.get(), before, "{spec}");
     }
+}
+
+/// Who moves packets is told how many may wait where a chain enters, and functions after how many batches they yield.
+#[test]
+fn the_own_policy_bounds_entries_and_turns_by_what_functions_cost() {
+    if !may() {
+        return;
+    }
+    let mut w = World::new(2);
+    let mut c = w.controller("latency,target=300us");
+    w.go_on(&mut c, MILLISECOND);
+    assert_eq!((w.shared.admits(0), w.orders(0)), (u32::MAX, (0, 2, 8)));
+    for sample in 1..40 {
+        for nf in 1..=2 {
+            let said = w.region.nf(nf).unwrap().said();
+            said.sample.store(500, Ordering::Relaxed);
+            said.samples.store(sample, Ordering::Release);
+        }
+        w.go_on(&mut c, MILLISECOND);
+    }
+    // 150 us are 150 packets of 1 us; 100 us are 3 batches of 32, of which the next ring takes 1.5
+    assert_eq!((w.shared.admits(0), w.orders(0)), (150, (0, 2, 2)));
+    assert!(w.sleepers.iter().all(|s| s.is().class == Class::Fifo));
+    drop(c);
+    assert_eq!((w.shared.admits(0), w.orders(0)), (u32::MAX, (0, 0, 0)));
+}
+
+/// It does with the fair class where the launcher is, and says so.
+#[test]
+fn the_own_policy_leaves_the_launchers_core_to_it() {
+    if !may() {
+        return;
+    }
+    let mut w = World::new(3);
+    w.setup.cores[1] = w.setup.housekeeping;
+    let spec = "latency".parse().unwrap();
+    let made = Controller::new(w.setup.clone(), w.shared.clone(), &spec);
+    let (mut c, remarks) = made.unwrap();
+    assert!(
+        remarks
+            .iter()
+            .any(|r| r.contains("nf1 is on the launcher's core")),
+        "{remarks:?}"
+    );
+    w.go_on(&mut c, MILLISECOND);
+    let classes: Vec<Class> = w.sleepers.iter().map(|s| s.is().class).collect();
+    assert_eq!(classes, [Class::Fifo, Class::Normal, Class::Fifo]);
 }

@@ -61,6 +61,7 @@ pub mod service;
 mod space;
 pub mod storage;
 mod watch;
+mod ways;
 
 pub use frames::SharedFrames;
 pub use memory::Memory;
@@ -75,3 +76,4 @@ pub use ring::{Consumer, Descriptor, MOST_PLACES, Producer, RingError, RingMemor
 pub use seat::{Arrived, LONGEST_SLEEP, SPARE_SLOTS, Seat, SeatError, Waker};
 pub use space::{Isolation, NetSpace, Network, unprepared};
 pub use watch::Watch;
+pub use ways::Ways;

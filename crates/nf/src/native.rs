@@ -4,6 +4,7 @@
 //! [`ENVIRONMENT`]. Its first message ([`Hello`]) is text; the shared memory and what the launcher is woken by come
 //! with it. The program reads packets in batches, changes them where they lie, and writes each to a port, or drops it.
 
+mod full;
 mod hello;
 
 pub use hello::Hello;
@@ -17,6 +18,7 @@ use crate::ring::Descriptor;
 use crate::seat::{Arrived, LONGEST_SLEEP, Seat, SeatError, Waker};
 use crate::service::{ServiceClock, publish, thread_time};
 use crate::storage::{Data, Storage};
+use crate::ways::Ways;
 use onefold_table::Frame;
 use std::io;
 use std::os::fd::AsFd;
@@ -32,8 +34,6 @@ const LONGEST_HELLO: usize = 1 << 20;
 pub const MOST_PORTS: usize = 64;
 /// How long the launcher may take to say something.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// While packets wait for room, nothing more is taken in for so long, where none may be lost.
-const BLOCKED: Duration = Duration::from_millis(1);
 
 /// Why a program has no place in a chain, or none any more.
 #[derive(Debug, thiserror::Error)]
@@ -144,6 +144,8 @@ pub struct Native {
     marked: u64,
     /// Packets have waited for room since then.
     blocked: Option<Instant>,
+    /// By port: where its packets go.
+    ways: Ways,
     service: ServiceClock,
     /// When the batch that is timed began, by the clock and in processor time, and its packets.
     timed: Option<(Instant, Duration, usize)>,
@@ -183,6 +185,7 @@ impl Native {
             let input = i.and_then(|r| seat.input_of(r));
             (input, o.and_then(|r| seat.output_of(r)))
         });
+        let ways = Ways::new(hello.ports.len(), seat.ends().1);
         let native = Native {
             ports: ports.collect(),
             done: seat
@@ -200,6 +203,7 @@ impl Native {
             full: 0,
             marked: 0,
             blocked: None,
+            ways,
             service: ServiceClock::default(),
             timed: None,
             batches: 0,
@@ -281,6 +285,9 @@ impl Native {
             let Some((Some(input), _)) = self.ports.get(port) else {
                 continue;
             };
+            if self.ways.is_shut(port) {
+                continue;
+            }
             if self.over || self.seat.receive(*input, &mut self.arrived, most)? == 0 {
                 continue;
             }
@@ -336,6 +343,7 @@ impl Native {
             return false;
         };
         self.sent += 1;
+        self.ways.goes(p.port, output);
         self.seat.queue(
             output,
             Descriptor {
@@ -346,27 +354,6 @@ impl Native {
             },
         );
         true
-    }
-
-    /// Packets that wait for room in a ring.
-    fn backlog(&self) -> usize {
-        let (_, outputs) = self.seat.ends();
-        (0..outputs).map(|o| self.seat.backlog(o)).sum()
-    }
-
-    /// Is room waited for, so that nothing is to be taken in? Recorded packets are never dropped: after a while more
-    /// are taken in, or two programs could wait for each other's full rings for ever.
-    fn is_blocked(&self) -> bool {
-        self.blocked
-            .is_some_and(|since| self.live || since.elapsed() < BLOCKED)
-    }
-
-    /// What waits for room is dropped, and counted with its ring.
-    fn give_up(&mut self) {
-        let (_, outputs) = self.seat.ends();
-        let given: u64 = (0..outputs).map(|o| self.seat.give_up(o)).sum();
-        self.full += given;
-        self.sent = self.sent.saturating_sub(given);
     }
 
     /// Marks what has arrived, if the launcher wants that.
@@ -433,31 +420,6 @@ impl Native {
             self.blocked = None;
         }
         Ok(())
-    }
-
-    /// Others see what was sent, and what waits.
-    fn tell_sent(&mut self, held: usize) {
-        let mut waiting = self.backlog();
-        if waiting == 0 {
-            self.blocked = None;
-        } else {
-            let since = *self.blocked.get_or_insert_with(Instant::now);
-            let full = self.seat.block().map(|b| b.orders().full());
-            if self.live && since.elapsed() >= full.unwrap_or_default().patience() {
-                self.give_up();
-                (waiting, self.blocked) = (0, None);
-            }
-        }
-        let waiting = (waiting + held) as u64;
-        if let Some(b) = self.seat.block() {
-            let said = b.said();
-            said.waiting.store(waiting, Ordering::Release);
-            said.received.store(self.received, Ordering::Relaxed);
-            said.sent.store(self.sent, Ordering::Relaxed);
-            said.lost.store(self.full, Ordering::Relaxed);
-        }
-        self.seat.release();
-        self.seat.tidy();
     }
 
     /// What the launcher wants: a program keeps no time, so that only stopping is something to do.

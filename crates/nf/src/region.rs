@@ -215,6 +215,9 @@ pub enum WhenFull {
     Drop = 1,
     /// As [`WhenFull::Block`], for half a second: whoever says so knows that nobody waits for this one in turn.
     Wait = 2,
+    /// What leads to the full ring, and only there, is not taken in until there is room; the process goes on with what
+    /// leads elsewhere. What has waited for 20 ms, with none of it sent, is dropped.
+    ByWay = 3,
 }
 
 impl WhenFull {
@@ -222,7 +225,7 @@ impl WhenFull {
     #[inline]
     pub fn patience(self) -> Duration {
         match self {
-            WhenFull::Block => Duration::from_millis(20),
+            WhenFull::Block | WhenFull::ByWay => Duration::from_millis(20),
             WhenFull::Drop => Duration::ZERO,
             WhenFull::Wait => Duration::from_millis(500),
         }
@@ -236,6 +239,7 @@ impl Orders {
         match self.when_full.load(Ordering::Relaxed) {
             1 => WhenFull::Drop,
             2 => WhenFull::Wait,
+            3 => WhenFull::ByWay,
             _ => WhenFull::Block,
         }
     }

@@ -369,6 +369,16 @@ impl Seat {
         self.outputs.get(output).map_or(0, |o| o.backlog.len())
     }
 
+    /// Packets in the ring that an output leads to, and in front of it.
+    #[inline]
+    pub fn waiting(&self, output: usize) -> u32 {
+        let Some(o) = self.outputs.get(output) else {
+            return 0;
+        };
+        let backlog = u32::try_from(o.backlog.len()).unwrap_or(u32::MAX);
+        crate::ring::occupancy(o.ring.ring()).saturating_add(backlog)
+    }
+
     /// What waits at an output is given up: how many packets, and their slots are spare.
     pub fn give_up(&mut self, output: usize) -> u64 {
         let Some(o) = self.outputs.get_mut(output) else {

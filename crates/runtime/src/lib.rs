@@ -21,6 +21,7 @@
 mod capture;
 mod control;
 mod dispatch;
+mod histogram;
 mod live;
 mod load;
 mod memory;
@@ -37,6 +38,7 @@ pub use dispatch::{
     AT_WRONG_WORKER, DispatchCounts, Dispatcher, Ending, Entrance, FirstTag, LiveReport,
     QueueCounts, QueuePort, Queues, RingPort, Tags,
 };
+pub use histogram::{Histogram, Percentiles};
 pub use live::{
     Clock, Idle, LONGEST_SLEEP, MODERATION, Polling, PortState, Remark, Rhythm, SPIN, wait_for_any,
 };

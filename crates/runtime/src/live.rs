@@ -304,7 +304,8 @@ impl<E: Executor> Worker<E> {
             let queued_up = slot.pressure.batch(packets == n, self.now);
             self.executor.press(queued_up);
             self.executor.run_at(entry, &mut self.batch, self.now);
-            self.deliver()?;
+            let left = clock.now();
+            self.deliver_at(Some(left))?;
             return Ok(Some(Step { port, packets }));
         }
         Ok(None)
@@ -322,7 +323,7 @@ impl<E: Executor> Worker<E> {
             if tasks || timer.is_some_and(|t| t <= now) {
                 self.now = now;
                 self.executor.advance(now);
-                self.deliver()?;
+                self.deliver_at(Some(now))?;
             }
         }
         for s in &mut self.slots {

@@ -1,6 +1,7 @@
 //! A worker: batches from ports, through an executor, to ports.
 
 use crate::control::Wakes;
+use crate::histogram::Histogram;
 use crate::live::Remark;
 use crate::port::{Port, PortError};
 use crate::pressure::Pressure;
@@ -42,6 +43,8 @@ pub(crate) struct Slot {
     pub(crate) port: Option<Box<dyn Port>>,
     pub(crate) received: Count,
     sent: Count,
+    /// How long live packets that left here were in the chain, ns.
+    stayed: Histogram,
     /// When its next packet arrives, if that is known.
     next: Option<Timestamp>,
     /// Of a live port: do packets queue up?
@@ -58,6 +61,7 @@ impl Slot {
             port: p.port,
             received: Count::default(),
             sent: Count::default(),
+            stayed: Histogram::default(),
             next: None,
             pressure: Pressure::default(),
             leaving: Vec::new(),
@@ -147,6 +151,29 @@ pub(crate) fn give_back(packets: &mut [Pkt]) {
         .iter_mut()
         .filter(lent)
         .for_each(|p| drop(Packet::detach(p)));
+}
+
+/// Nothing is in a chain for longer, ns: what says so has had its time stamp changed.
+const LONGEST_STAY: u64 = 600_000_000_000;
+
+/// Packets that leave at a moment; most of them have arrived together.
+fn add_stayed(to: &mut Histogram, packets: &[Pkt], (now, left): (Timestamp, Timestamp)) {
+    let stay = |came: Timestamp| {
+        let ns = left.0.checked_sub(came.0);
+        ns.and_then(|ns| u64::try_from(ns).ok())
+            .filter(|ns| *ns <= LONGEST_STAY)
+    };
+    let mut together = 0;
+    for p in packets {
+        if p.anno.timestamp == now {
+            together += 1;
+        } else if let Some(ns) = stay(p.anno.timestamp) {
+            to.record(ns);
+        }
+    }
+    if let Some(ns) = stay(now) {
+        to.record_many(ns, together);
+    }
 }
 
 /// No port.
@@ -279,6 +306,12 @@ impl<E: Executor> Worker<E> {
         (self.slots.iter()).map(|s| (s.name.as_str(), s.received, s.sent))
     }
 
+    /// Name of each port, and how long live packets that left there were in the chain, in ns: from when they were taken
+    /// from a port to when they were handed to one.
+    pub fn stays(&self) -> impl Iterator<Item = (&str, &Histogram)> {
+        self.slots.iter().map(|s| (s.name.as_str(), &s.stayed))
+    }
+
     /// So many packets more have arrived at a port, of so many bytes: somebody in front of the chain took care of them.
     pub fn count_received(&mut self, port: &str, packets: u64, bytes: u64) {
         if let Some(s) = self.slots.iter_mut().find(|s| s.name == port) {
@@ -390,6 +423,11 @@ impl<E: Executor> Worker<E> {
 
     /// Hands what has left to the ports.
     pub(crate) fn deliver(&mut self) -> Result<(), PortError> {
+        self.deliver_at(None)
+    }
+
+    /// The same; how long packets were in the chain up to this moment is counted, if there is one.
+    pub(crate) fn deliver_at(&mut self, left: Option<Timestamp>) -> Result<(), PortError> {
         // those that are kept already have no frame that anybody waits for
         let kept = self.free.len();
         self.executor.take_transmitted(&mut self.out);
@@ -425,6 +463,9 @@ impl<E: Executor> Worker<E> {
         for (i, s) in self.slots.iter_mut().enumerate() {
             if s.leaving.is_empty() {
                 continue;
+            }
+            if let Some(left) = left {
+                add_stayed(&mut s.stayed, &s.leaving, (self.now, left));
             }
             if let Some(tap) = &mut self.tap {
                 tap.sent(i, &s.leaving, self.now);

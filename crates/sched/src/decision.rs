@@ -65,6 +65,9 @@ pub struct NfLevers {
     pub relinquish: bool,
     /// It sleeps while what it puts packets into has no room for a batch.
     pub blocks_when_full: bool,
+    /// Where it does not: what comes by an input that leads to a full ring, and only there, waits, and it goes on with
+    /// what comes by others. (Not simulated: NFs have one input there.)
+    pub waits_by_way: bool,
     /// Packets that are ECN-capable are marked (CE, RFC 3168) when they enter its ring.
     pub mark_ecn: bool,
     /// It yields after so many batches.
@@ -80,6 +83,9 @@ pub struct Decisions {
     pub nfs: Vec<NfLevers>,
     /// Chains whose packets are dropped where they enter.
     pub shed: ChainSet,
+    /// By chain: so many packets may wait in the ring that it enters by; more are dropped there. `None`: as many as
+    /// there is room for.
+    pub admit: Vec<Option<u32>>,
 }
 
 impl Decisions {
@@ -93,6 +99,7 @@ impl Decisions {
             shares: DEFAULT_SHARES,
             relinquish: false,
             blocks_when_full: false,
+            waits_by_way: false,
             mark_ecn: false,
             yield_after: None,
         };
@@ -100,6 +107,7 @@ impl Decisions {
             cores: vec![CorePlan::Kernel; topology.cores()],
             nfs: vec![levers; topology.nfs().len()],
             shed: 0,
+            admit: vec![None; topology.chains().len()],
         }
     }
 }

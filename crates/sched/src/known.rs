@@ -139,8 +139,9 @@ pub const KNOWN: &[Known] = &[
     },
     Known {
         name: "latency",
-        about: "Onefold's own: turns from the end of chains to their beginning, slices by learnt cost, and chains are \
-                shed as soon as packets would be later than their target.",
+        about: "Onefold's own: functions yield (SCHED_FIFO) after turns whose lengths follow from learnt costs and the \
+                target, and what would be later than its target is dropped where it enters, before anybody has worked \
+                on it.",
         parameters: &[
             ("target", "from entry to exit, for all chains", "1ms"),
             (

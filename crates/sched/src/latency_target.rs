@@ -1,32 +1,50 @@
-//! Onefold's own policy: the order of chains, occupancy and backpressure together, cost learnt while packets flow, and
-//! a latency target for each chain.
+//! Onefold's own policy: a latency target for each chain, turns whose lengths follow from it and from costs that are
+//! learnt while packets flow, and a bound on what may wait where a chain enters.
 //!
-//! - *Who runs.* NFs of a core take turns, the last one of a chain first: what is nearly through goes before what has
-//!   just come. The NF that runs goes on until its slice is over, nothing waits for it, or the next ring is 3/4 full.
-//!   The next one is the first in the queue with a batch waiting, or with packets that have waited for a part of the
-//!   target; where there is none, whoever has packets at all: a core with work does not idle.
-//! - *For how long.* A slice is what the next ring has room for, by learnt cost, and at most a quarter of the
-//!   strictest target among chains on its core, divided by the chain's NFs.
-//! - *Who comes in.* A chain is shed at its entry while what is under way would take one of its cores longer than 3/4
-//!   of its target, until it is less than half of it: packets that would be too late anyhow cost nothing.
+//! - *For how long.* NFs of a core take turns (FIFO, and each yields): a round of all of them takes a third of the
+//!   strictest target on that core, shared evenly by its chains. A chain's NFs have as many packets a turn as that
+//!   comes to, all the same number, so that none gets ahead of the next one. What an NF hands over by itself costs a
+//!   switch; a core that is taken away from outside costs a look, a lever and an interrupt besides, during which
+//!   nobody does anything useful (decision 87).
+//! - *Who comes in.* At most so many packets wait where a chain enters as can be worked on within half of its target,
+//!   less what waits for its later NFs beyond a turn's: what would be too late is dropped before anybody has worked on
+//!   it. Whoever moves packets keeps the bound by itself, packet by packet; the policy only moves it, so that a look
+//!   that comes late does no harm.
+//! - *Full rings.* An NF that puts all packets into one ring waits for room there. Others would hold up chains that
+//!   have nothing to do with it: they take nothing more from inputs that lead to the full ring, and go on with others.
 //!
-//! Where cost varies by packet, its median counts. An NF that never yields has its turns and no more: the launcher
-//! takes the core away. One that has stalled wastes its turns, and its chain is shed; other chains have the turns
-//! between (neither is simulated). One that has crashed is the launcher's affair.
+//! Where cost varies by packet, its median counts; the last sample does until there is one. An NF with a core of its
+//! own may wait for something that is not the processor (a disk, a device): what it is done with while packets wait for
+//! it says what one takes there. An NF that never yields is the controller's affair: it gives all of
+//! that core turns by the clock. One that has stalled keeps its packets, and its chain is shut; one that has crashed is
+//! the launcher's affair.
 
-use crate::decision::{CorePlan, Decisions};
+use crate::decision::{Class, Decisions};
 use crate::estimate::ServiceEstimate;
 use crate::observation::{NfView, Observation, ObservationError};
 use crate::topology::Topology;
 use crate::{MICROSECOND, MILLISECOND, Nanos, Policy};
-use std::collections::VecDeque;
 
-/// Decisions are made so often.
-const PERIOD: Nanos = 5 * MICROSECOND;
-/// Packets that are worth a switch.
-const BATCH: u32 = 64;
-/// A ring with so many per cent taken has no room.
+/// Packets of a batch, while none was seen: what NFs have between two yields is told in batches.
+const BATCH: Nanos = 32;
+/// Each millisecond so much of the largest batch that was seen is forgotten.
+const FORGOTTEN: f64 = 0.02;
+/// Weight of the last millisecond in an NF's pace.
+const PACE: f64 = 0.1;
+/// Per cent of the next ring from which on an NF may be waiting for room.
 const FULL: u32 = 75;
+/// Batches of a turn while costs are not known.
+const UNKNOWN: u32 = 8;
+/// A turn fills at most this part of a ring.
+const MOST_OF_RING: (Nanos, Nanos) = (3, 4);
+/// A round of a core's NFs takes at most this part of the strictest target.
+const ROUND: Nanos = 3;
+/// What waits where a chain enters is worth at most this part of its target: more than a round, so that there is
+/// enough for every turn.
+const WAITING: Nanos = 2;
+/// Decisions are made that often in a target's time, within these bounds.
+const LOOKS: Nanos = 8;
+const SHORTEST_PERIOD: Nanos = 100 * MICROSECOND;
 /// Shortest target: what several switches take.
 pub const LEAST_TARGET: Nanos = 50 * MICROSECOND;
 
@@ -49,24 +67,19 @@ pub enum TargetError {
     },
 }
 
-#[derive(Debug, Clone, Default)]
-struct Core {
-    /// NFs that wait for their turn.
-    queue: VecDeque<usize>,
-    current: Option<usize>,
-    begun: Nanos,
-    slice: Nanos,
-    /// By chain: what waits for it.
-    work: Vec<Work>,
-}
-
-/// A chain's work that waits for a core.
+/// A chain's work on a core.
 #[derive(Debug, Clone, Copy, Default)]
 struct Work {
-    /// Packets.
+    /// Packets that wait for it, but for those where the chain enters.
+    within: Nanos,
+    /// Those, too.
     waiting: Nanos,
-    /// ns a packet; of NFs whose cost is known.
+    /// ns a packet, of NFs whose cost is known.
     cost: Nanos,
+    /// Of none of its NFs the cost is unknown.
+    known: bool,
+    /// It passes this core.
+    passes: bool,
 }
 
 impl Work {
@@ -76,12 +89,47 @@ impl Work {
 }
 
 #[derive(Debug, Clone)]
-struct State {
-    estimate: ServiceEstimate,
-    /// Longest slice, and how long packets may wait for a turn.
-    budget: Nanos,
-    /// Since when it has had packets and not run.
-    waits: Option<Nanos>,
+struct Core {
+    /// Strictest target of the chains that pass.
+    target: Nanos,
+    /// Chains that pass.
+    chains: Nanos,
+    /// By chain.
+    work: Vec<Work>,
+}
+
+impl Core {
+    /// Packets of a chain that an NF has in a turn.
+    fn turn(&self, w: &Work) -> Nanos {
+        self.target / ROUND / self.chains / w.cost.max(1)
+    }
+}
+
+/// How fast an NF works where nobody else can be the reason.
+#[derive(Debug, Clone, Copy, Default)]
+struct Pace {
+    /// When it was looked at, and `done` then, if packets waited.
+    from: Option<(Nanos, u64)>,
+    /// ns a packet.
+    each: f64,
+}
+
+impl Pace {
+    /// A millisecond has passed. `alone`: it has a core of its own.
+    fn update(&mut self, now: Nanos, v: &NfView, alone: bool) {
+        let may_wait = v.output.capacity > 0 && v.output.at_least(FULL);
+        let busy = alone && v.input.occupancy > 0 && !may_wait;
+        let before = std::mem::replace(&mut self.from, busy.then_some((now, v.done)));
+        match before.filter(|_| busy) {
+            Some((from, done)) => {
+                let packets = v.done.wrapping_sub(done);
+                let each = now.saturating_sub(from) as f64 / packets.max(1) as f64;
+                self.each += PACE * (each - self.each);
+            }
+            // it does not need what it needed then
+            None => self.each *= 1.0 - PACE,
+        }
+    }
 }
 
 /// See the module's text.
@@ -89,11 +137,18 @@ struct State {
 pub struct LatencyTarget {
     topology: Topology,
     targets: Vec<Nanos>,
-    /// Cores that a chain passes, each once.
-    passes: Vec<Vec<usize>>,
     cores: Vec<Core>,
-    states: Vec<State>,
+    estimates: Vec<ServiceEstimate>,
+    /// By NF: what a packet cost last, for as long as nothing else is known.
+    samples: Vec<Option<Nanos>>,
+    /// By NF: packets of its batches when there are enough.
+    batches: Vec<f64>,
+    /// By NF.
+    paces: Vec<Pace>,
+    /// By NF: it may wait for room at the next one.
+    waits: Vec<bool>,
     last_update: Nanos,
+    period: Nanos,
 }
 
 impl LatencyTarget {
@@ -110,159 +165,157 @@ impl LatencyTarget {
         if let Some(chain) = targets.iter().position(|t| *t < LEAST_TARGET) {
             return Err(TargetError::Short { chain });
         }
-        let budget = |nf: usize| {
-            // who else waits for this core?
-            let here = topology.on_core(topology.nfs().get(nf).map_or(0, |n| n.core));
+        let core = |c: usize| {
+            let here = topology.on_core(c);
             let is_here = |hops: &[usize]| hops.iter().any(|h| here.contains(h));
             let through = chains.iter().zip(&targets).filter(|c| is_here(c.0));
-            // a quarter of a target for turns, shared by the chain's NFs
-            let parts = through.map(|(hops, target)| target / (4 * hops.len() as Nanos));
-            parts.min().unwrap_or(MILLISECOND).max(PERIOD)
+            Core {
+                target: through.clone().map(|c| *c.1).min().unwrap_or(MILLISECOND),
+                chains: through.count().max(1) as Nanos,
+                work: vec![Work::default(); chains.len()],
+            }
         };
-        let core_of = |nf: &usize| topology.nfs().get(*nf).map_or(0, |n| n.core);
-        let passes = chains.iter().map(|hops| {
-            let mut cores: Vec<usize> = hops.iter().map(core_of).collect();
-            cores.sort_unstable();
-            cores.dedup();
-            cores
-        });
+        let strictest = targets.iter().copied().min().unwrap_or(MILLISECOND);
         Ok(LatencyTarget {
-            cores: (0..topology.cores())
-                .map(|c| Core {
-                    queue: topology.on_core(c).iter().rev().copied().collect(),
-                    work: vec![Work::default(); chains.len()],
-                    ..Core::default()
-                })
+            cores: (0..topology.cores()).map(core).collect(),
+            estimates: vec![ServiceEstimate::default(); topology.nfs().len()],
+            samples: vec![None; topology.nfs().len()],
+            batches: vec![BATCH as f64; topology.nfs().len()],
+            paces: vec![Pace::default(); topology.nfs().len()],
+            waits: (0..topology.nfs().len())
+                .map(|nf| topology.has_one_output(nf))
                 .collect(),
-            states: (0..topology.nfs().len())
-                .map(|nf| State {
-                    estimate: ServiceEstimate::default(),
-                    budget: budget(nf),
-                    waits: None,
-                })
-                .collect(),
-            passes: passes.collect(),
             topology: topology.clone(),
             targets,
             last_update: 0,
+            period: (strictest / LOOKS).clamp(SHORTEST_PERIOD, MILLISECOND),
         })
     }
 
-    /// Costs, who waits since when, and the work that waits on each core.
+    /// Costs, and the work that waits on each core.
     fn learn(&mut self, seen: &Observation<'_>) {
         let updates = seen.now.saturating_sub(self.last_update) >= MILLISECOND;
         if updates {
             self.last_update = seen.now;
         }
+        let known = self.estimates.iter_mut().zip(&mut self.samples);
+        let known = known.zip(&mut self.batches);
+        for (((e, sample), batch), v) in known.zip(seen.nfs) {
+            if let Some(took) = v.sample {
+                e.add(seen.now, took);
+                *sample = v.sample;
+            }
+            if updates {
+                e.update(seen.now);
+            }
+            if updates && v.batch > 0 {
+                *batch *= 1.0 - FORGOTTEN;
+            }
+            *batch = batch.max(f64::from(v.batch)).max(1.0);
+        }
+        if updates {
+            for (nf, (pace, v)) in self.paces.iter_mut().zip(seen.nfs).enumerate() {
+                let core = self.topology.nfs().get(nf).map_or(0, |n| n.core);
+                pace.update(seen.now, v, self.topology.on_core(core).len() == 1);
+            }
+        }
         self.cores
             .iter_mut()
             .for_each(|c| c.work.fill(Work::default()));
-        for (nf, (s, v)) in self.states.iter_mut().zip(seen.nfs).enumerate() {
-            if let Some(took) = v.sample {
-                s.estimate.add(seen.now, took);
-            }
-            if updates {
-                s.estimate.update(seen.now);
-            }
-            let core = self.topology.nfs().get(nf).map_or(0, |n| n.core);
-            let Some(c) = self.cores.get_mut(core) else {
-                continue;
-            };
-            s.waits = match v.input.occupancy > 0 && c.current != Some(nf) {
-                true => s.waits.or(Some(seen.now)),
-                false => None,
-            };
-        }
         // Little's law: what is in a chain up to its last NF on a core, times what that core does for one packet. What
         // has passed an NF already counts in full, as the NF works for others meanwhile. NFs that chains share count
         // for each of them: cautious
         for (chain, hops) in self.topology.chains().iter().enumerate() {
-            let mut waiting: Nanos = 0;
-            for nf in hops {
-                waiting += seen
-                    .nfs
-                    .get(*nf)
-                    .map_or(0, |v| Nanos::from(v.input.occupancy));
+            let (mut waiting, mut entry): (Nanos, Nanos) = (0, 0);
+            for (i, nf) in hops.iter().enumerate() {
+                let here = seen.nfs.get(*nf).map_or(0, |v| v.input.occupancy);
+                waiting += Nanos::from(here);
+                if i == 0 {
+                    entry = waiting;
+                }
                 let core = self.topology.nfs().get(*nf).map_or(0, |n| n.core);
                 let Some(w) = self.cores.get_mut(core).and_then(|c| c.work.get_mut(chain)) else {
                     continue;
                 };
-                let cost = self.states.get(*nf).and_then(|s| s.estimate.median());
+                let median = self.estimates.get(*nf).and_then(ServiceEstimate::median);
+                let cost = median.or_else(|| self.samples.get(*nf).copied().flatten());
+                let pace = self.paces.get(*nf).map_or(0, |p| p.each as Nanos);
+                let cost = cost.map(|c| c.max(pace));
+                w.known = cost.is_some() && (w.known || !w.passes);
+                w.passes = true;
                 w.cost = w.cost.saturating_add(cost.unwrap_or(0));
-                w.waiting = waiting;
+                (w.waiting, w.within) = (waiting, waiting - entry);
             }
         }
     }
 
-    /// Chains whose packets would be too late.
-    fn shed(&self, to: &mut Decisions) {
-        for (i, (cores, target)) in self.passes.iter().zip(&self.targets).enumerate() {
-            // chains take turns, so that a longer queue beside this one does not hold it up for longer than its own
-            let delay = |c: &Core| {
-                let own = c.work.get(i).map_or(0, Work::time);
-                let turns = c.work.iter().map(|w| w.time().min(own));
-                turns.fold(0, Nanos::saturating_add)
+    /// How many packets of a chain may wait where it enters; `None`: nothing is known of its costs.
+    fn admitted(&self, chain: usize) -> Option<u32> {
+        let target = *self.targets.get(chain)?;
+        let budget = target / WAITING;
+        let mut least = None;
+        for (core, c) in self.cores.iter().enumerate() {
+            let Some(w) = c.work.get(chain).filter(|w| w.passes) else {
+                continue;
             };
-            // cores work at the same time: the slowest one decides
-            let all = cores.iter().filter_map(|c| self.cores.get(*c));
-            let backlog = all.map(delay).max().unwrap_or(0);
-            if backlog > target / 4 * 3 {
-                to.shed |= 1 << i;
-            } else if backlog < target / 2 {
-                to.shed &= !(1 << i);
+            if !w.known || w.cost == 0 {
+                continue;
             }
+            // Chains of a core take turns: one with a longer queue holds this one up for no more than its part
+            let others = || {
+                let all = c.work.iter().enumerate();
+                all.filter(|(i, w)| *i != chain && w.waiting > 0)
+                    .map(|(_, w)| w.time())
+            };
+            let part = budget / (1 + others().count() as Nanos);
+            let taken: Nanos = others().map(|t| t.min(part)).sum();
+            let packets = budget.saturating_sub(taken) / w.cost;
+            // what a turn hands on to the next one is under way
+            let under_way = match self.topology.on_core(core).len() {
+                0 | 1 => c.turn(w).clamp(1, 2 * BATCH),
+                _ => c.turn(w).max(BATCH),
+            };
+            let room = packets.saturating_sub(w.within.saturating_sub(under_way));
+            least = Some(least.map_or(room, |l: Nanos| l.min(room)));
         }
+        // one has to be let in to see whether it is slow still, unless it would wait behind others
+        let floor = |room: Nanos| match self.waits_within(chain) {
+            true => room,
+            false => room.max(1),
+        };
+        least.map(|room| u32::try_from(floor(room)).unwrap_or(u32::MAX))
     }
 
-    fn slice(&self, nf: usize, v: &NfView) -> Nanos {
-        let Some(s) = self.states.get(nf) else {
-            return PERIOD;
-        };
-        let room = match v.output.capacity {
-            0 => u32::MAX,
-            _ => v.output.free(),
-        };
-        let cost = s.estimate.median();
-        let fits = cost.map_or(Nanos::MAX, |c| c.saturating_mul(Nanos::from(room)));
-        s.budget.min(fits).max(PERIOD)
+    /// Does anything wait for a chain's later NFs?
+    fn waits_within(&self, chain: usize) -> bool {
+        let work = self.cores.iter().filter_map(|c| c.work.get(chain));
+        work.map(|w| w.within).max().unwrap_or(0) > 0
     }
 
-    /// Who is next on a core. Steps: twice its NFs.
-    fn turn(&mut self, core: usize, seen: &Observation<'_>) -> Option<CorePlan> {
-        let now = seen.now;
-        let view = |nf: usize| seen.nfs.get(nf).copied().unwrap_or_default();
-        let has_room = |v: &NfView| v.output.capacity == 0 || !v.output.at_least(FULL);
-        let c = self.cores.get(core)?;
-        if let Some(nf) = c.current {
-            let v = view(nf);
-            let over = now.saturating_sub(c.begun) >= c.slice;
-            if !over && v.input.occupancy > 0 && has_room(&v) {
-                return None;
+    /// Batches that an NF has in a turn; `None`: as many as it likes, as nobody else is on its core.
+    fn turn(&self, nf: usize) -> Option<u32> {
+        let spec = self.topology.nfs().get(nf)?;
+        let c = self.cores.get(spec.core)?;
+        if self.topology.on_core(spec.core).len() < 2 {
+            return None;
+        }
+        let mut packets: Nanos = 0;
+        let through = self.topology.through(nf);
+        let passing = c
+            .work
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| through >> i & 1 != 0);
+        for (_, w) in passing {
+            if !w.known {
+                return Some(UNKNOWN);
             }
+            packets += c.turn(w);
         }
-        let is_ready = |nf: &usize| {
-            let v = view(*nf);
-            let waited = self.states.get(*nf).is_some_and(|s| {
-                s.waits
-                    .is_some_and(|since| now.saturating_sub(since) >= s.budget)
-            });
-            has_room(&v) && (v.input.occupancy >= BATCH || (waited && v.input.occupancy > 0))
-        };
-        let has_work = |nf: &usize| {
-            let v = view(*nf);
-            has_room(&v) && v.input.occupancy > 0
-        };
-        let order = || c.queue.iter().copied().chain(c.current);
-        let chosen = order().find(is_ready).or_else(|| order().find(has_work));
-        let chosen = chosen.or(c.current).or_else(|| order().next())?;
-        let slice = self.slice(chosen, &view(chosen));
-        let c = self.cores.get_mut(core)?;
-        if let Some(before) = c.current {
-            c.queue.push_back(before);
-        }
-        c.queue.retain(|q| *q != chosen);
-        (c.current, c.begun, c.slice) = (Some(chosen), now, slice);
-        Some(CorePlan::Only { nf: chosen, slice })
+        let ring = Nanos::from(spec.capacity) / MOST_OF_RING.1 * MOST_OF_RING.0;
+        let batch = self.batches.get(nf).copied().unwrap_or(BATCH as f64);
+        let batches = packets.min(ring) as f64 / batch;
+        Some((batches.round() as u32).max(1))
     }
 }
 
@@ -272,7 +325,7 @@ impl Policy for LatencyTarget {
     }
 
     fn period(&self) -> Nanos {
-        PERIOD
+        self.period
     }
 
     fn decide(
@@ -282,12 +335,14 @@ impl Policy for LatencyTarget {
     ) -> Result<(), ObservationError> {
         seen.check(&self.topology)?;
         self.learn(seen);
-        self.shed(to);
-        for core in 0..self.topology.cores() {
-            let plan = self.turn(core, seen);
-            if let (Some(plan), Some(to)) = (plan, to.cores.get_mut(core)) {
-                *to = plan;
-            }
+        for (chain, admit) in to.admit.iter_mut().enumerate() {
+            *admit = self.admitted(chain);
+        }
+        for (nf, n) in to.nfs.iter_mut().enumerate() {
+            n.class = Class::Fifo;
+            n.yield_after = self.turn(nf);
+            n.blocks_when_full = self.waits.get(nf).copied().unwrap_or(false);
+            n.waits_by_way = true;
         }
         Ok(())
     }

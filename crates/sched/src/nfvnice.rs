@@ -9,9 +9,14 @@
 //! - Each 10 ms: shares = priority x load / sum of loads on the core, written as `cpu.shares`; a load is a moving
 //!   average over some 40 ms.
 //!
+//! What cannot have happened is not looked for: with rings far from HIGH, or still above LOW, the policy says when
+//! something can be ([`Policy::rests`]), by the highest rate at which packets have come of late. The paper's threads
+//! have cores of their own, and look all the time; here whoever moves packets would pay for it.
+//!
 //! *Local backpressure*: the paper's NFs block on their own Tx ring, which a manager empties into the next NF's. Here
 //! the ring that an NF puts packets into is the next NF's, so that an NF with several next ones must not block on one
-//! of them: others' packets would wait behind it. Those rely on shedding alone.
+//! of them: others' packets would wait behind it. Such an NF waits by way: it takes nothing from inputs that lead to
+//! the full ring alone, and goes on with others; where an input leads to several rings, shedding is all there is.
 //!
 //! What the paper does not give is a parameter of [`NfvniceConfig`], with our choice as its default.
 
@@ -25,6 +30,12 @@ use crate::{MICROSECOND, MILLISECOND, Nanos, Policy};
 pub const LEAST_SHARES: u32 = 2;
 /// Most of them.
 pub const MOST_SHARES: u32 = 262_144;
+
+/// Packets are taken to come at least so fast, in ns between two of them, when it is to be said how soon a ring can be
+/// full.
+const FASTEST: f64 = 1_000.0;
+/// Each millisecond so much of the highest rate is forgotten.
+const FORGOTTEN: f64 = 0.05;
 
 /// Weight of the last 10 ms in the moving average of a load.
 const LOAD_GAIN: f64 = 0.25;
@@ -121,6 +132,9 @@ struct State {
     smooth: Option<f64>,
     /// Moving average of the ring's occupancy, as a part of it.
     average: f64,
+    /// Highest rate of arrivals of late, in packets a ns, and `arrived` at the last look.
+    highest: f64,
+    came: Option<u64>,
 }
 
 /// See the module's text.
@@ -134,6 +148,8 @@ pub struct Nfvnice {
     states: Vec<State>,
     last_load: Option<Nanos>,
     last_shares: Nanos,
+    last_look: Nanos,
+    rests: Nanos,
 }
 
 impl Nfvnice {
@@ -161,16 +177,20 @@ impl Nfvnice {
             loads: 0,
             smooth: None,
             average: 0.0,
+            highest: 0.0,
+            came: None,
         };
         Ok(Nfvnice {
             blocking: (0..topology.nfs().len())
-                .map(|nf| has_one_output(topology, nf))
+                .map(|nf| topology.has_one_output(nf))
                 .collect(),
             states: vec![state; topology.nfs().len()],
             topology: topology.clone(),
             config,
             last_load: None,
             last_shares: 0,
+            last_look: 0,
+            rests: 0,
         })
     }
 
@@ -182,6 +202,31 @@ impl Nfvnice {
     /// What an NF's packet costs, in ns, as far as it is known.
     pub fn service(&self, nf: usize) -> Option<Nanos> {
         self.states.get(nf).and_then(|s| s.estimate.median())
+    }
+
+    /// How soon the state of any NF can change, in ns: half of what it takes to fill a ring up to HIGH at twice the
+    /// highest rate of late, or to work it off down to LOW.
+    fn foresee(&mut self, now: Nanos, views: &[NfView]) -> Nanos {
+        let c = &self.config;
+        let passed = now.saturating_sub(self.last_look).max(1) as f64;
+        self.last_look = now;
+        let forgotten = 1.0 - FORGOTTEN * (passed / MILLISECOND as f64).min(1.0);
+        let mut soonest = MILLISECOND as f64;
+        for (s, v) in self.states.iter_mut().zip(views) {
+            if let Some(came) = s.came.replace(v.arrived) {
+                let rate = v.arrived.wrapping_sub(came) as f64 / passed;
+                s.highest = (s.highest * forgotten).max(rate);
+            }
+            let at = |per_cent: u32| f64::from(v.input.capacity) * f64::from(per_cent) / 100.0;
+            let waits = f64::from(v.input.occupancy);
+            let left = match (s.pressure, s.estimate.median()) {
+                (Pressure::Clear, _) => (at(c.high) - waits) / (2.0 * s.highest).max(1.0 / FASTEST),
+                (Pressure::Throttle(_), Some(cost)) => (waits - at(c.low)) * cost as f64,
+                _ => 0.0,
+            };
+            soonest = soonest.min(left / 2.0);
+        }
+        soonest.max(0.0) as Nanos
     }
 
     /// The states, what is shed, and who relinquishes.
@@ -265,16 +310,6 @@ impl Nfvnice {
     }
 }
 
-/// Do all chains go on to the same NF from here?
-fn has_one_output(topology: &Topology, nf: usize) -> bool {
-    let mut all = topology.chains().iter().filter_map(|hops| {
-        let at = hops.iter().position(|h| *h == nf)?;
-        Some(hops.get(at + 1))
-    });
-    let first = all.next();
-    all.all(|next| Some(next) == first)
-}
-
 /// The state after this one.
 fn next(is: Pressure, v: &NfView, service: Option<Nanos>, c: &NfvniceConfig) -> Pressure {
     let above = v.input.at_least(c.high);
@@ -311,6 +346,10 @@ impl Policy for Nfvnice {
         self.config.period
     }
 
+    fn rests(&self) -> Nanos {
+        self.rests.max(self.config.period)
+    }
+
     fn sees_chains(&self) -> bool {
         self.config.with_backpressure
     }
@@ -331,6 +370,7 @@ impl Policy for Nfvnice {
         }
         for (n, blocks) in to.nfs.iter_mut().zip(&self.blocking) {
             n.blocks_when_full = *blocks && self.config.with_blocking;
+            n.waits_by_way = self.config.with_blocking;
         }
         let since = self.last_load.map(|l| seen.now.saturating_sub(l));
         if since.is_none_or(|s| s >= MILLISECOND) {
@@ -343,6 +383,10 @@ impl Policy for Nfvnice {
             }
             self.last_shares = seen.now;
         }
+        self.rests = match self.config.with_backpressure {
+            true => self.foresee(seen.now, seen.nfs),
+            false => MILLISECOND,
+        };
         Ok(())
     }
 }
@@ -382,6 +426,47 @@ mod tests {
         assert_eq!(step(Throttle(1), 600, Some(20)), Throttle(1));
         assert_eq!(step(Throttle(2), 800, Some(20)), Throttle(0b111));
         assert_eq!(step(Throttle(1), 599, Some(20)), Clear);
+    }
+
+    #[test]
+    fn it_rests_until_a_ring_can_be_full_or_empty() {
+        let nf = crate::NfSpec {
+            core: 0,
+            priority: 1,
+            capacity: 1000,
+        };
+        let t = Topology::new(1, vec![nf], vec![vec![0]]).unwrap();
+        let mut policy = Nfvnice::new(&t, NfvniceConfig::default()).unwrap();
+        let mut to = Decisions::new(&t);
+        let mut rests = |now: Nanos, occupancy, arrived| {
+            let view = NfView {
+                input: Level {
+                    occupancy,
+                    capacity: 1000,
+                },
+                arrived,
+                sample: Some(200),
+                queued: 1,
+                ..NfView::default()
+            };
+            let nfs = &[view];
+            policy.decide(&Observation { now, nfs }, &mut to).unwrap();
+            policy.rests()
+        };
+        // 800 packets, of which one may come each microsecond; a millisecond at most, for loads
+        assert_eq!(rests(MICROSECOND, 0, 0), 400_000);
+        assert_eq!(rests(401_000, 600, 100), 100_000);
+        // two in a microsecond: four may come
+        assert_eq!(rests(501_000, 700, 300), 12_500);
+        // it has to be looked at again at once while it is watched, and while nothing is known of its cost
+        assert_eq!(rests(520_000, 850, 320), 10_000);
+        assert_eq!(rests(540_000, 900, 340), 10_000);
+        let mut last = 0;
+        for ms in 1..20 {
+            last = rests(ms * MILLISECOND, 900, 340);
+        }
+        // 300 packets of 200 ns to LOW
+        assert_eq!(last, 30_000);
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub struct NfView {
     pub done: u64,
     /// Service time of a packet, in ns, from the last batch that was timed; `None`: none was since the last one.
     pub sample: Option<Nanos>,
+    /// Packets of a batch, on average since the last look; 0: it has worked on none.
+    pub batch: u32,
     /// Would run if it had a core.
     pub runnable: bool,
     /// Chains with packets in its input ring.

@@ -150,6 +150,11 @@ impl Spec {
         }
     }
 
+    /// Does it do with what is left of it where functions are not to be in real time?
+    pub fn goes_without_real_time(&self) -> bool {
+        matches!(self.what, What::Latency { .. })
+    }
+
     /// Does it pull the lever of shares?
     pub fn has_shares(&self) -> bool {
         matches!(&self.what, What::Nfvnice { config, class } if config.with_shares && !class.is_real_time())
@@ -208,6 +213,7 @@ impl Spec {
                     let own = of.iter().rev().find(|o| o.0 == *c);
                     own.map_or(*target, |o| o.1)
                 });
+                first.nfs.iter_mut().for_each(|n| n.class = Class::Fifo);
                 Box::new(LatencyTarget::new(topology, targets.collect())?)
             }
         };

@@ -178,6 +178,17 @@ impl Topology {
     pub fn on_core(&self, core: usize) -> &[usize] {
         self.on_core.get(core).map_or(&[], Vec::as_slice)
     }
+
+    /// Do all chains go on to the same NF from here, or all leave? Such an NF may wait for room in the next one's ring;
+    /// others would hold up chains that have nothing to do with it.
+    pub fn has_one_output(&self, nf: usize) -> bool {
+        let mut all = self.chains.iter().filter_map(|hops| {
+            let at = hops.iter().position(|h| *h == nf)?;
+            Some(hops.get(at + 1))
+        });
+        let first = all.next();
+        all.all(|next| Some(next) == first)
+    }
 }
 
 #[cfg(test)]

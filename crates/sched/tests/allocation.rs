@@ -50,7 +50,7 @@ fn decisions_allocate_nothing() {
         let mut to = Decisions::new(&t);
         let mut views = [NfView::default(); 8];
         let (mut changes, before) = (0, CALLS.get());
-        let mut last_shed = 0;
+        let mut last = (0, 0);
         for step in 0u32..40_000 {
             for (i, v) in (0u32..).zip(&mut views) {
                 let level = |n: u32| Level {
@@ -67,8 +67,10 @@ fn decisions_allocate_nothing() {
             policy
                 .decide(&Observation { now, nfs: &views }, &mut to)
                 .unwrap();
-            changes += u32::from(to.shed != last_shed);
-            last_shed = to.shed;
+            let admitted = to.admit.iter().map(|a| u64::from(a.unwrap_or(u32::MAX)));
+            let now = (to.shed, admitted.sum::<u64>());
+            changes += u32::from(now != last);
+            last = now;
         }
         assert_eq!(CALLS.get(), before, "{}", policy.name());
         if matches!(policy.name(), "NFVnice" | "latency target") {

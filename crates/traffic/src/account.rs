@@ -8,8 +8,8 @@
 //!
 //! Bound: packets are followed until [`WINDOW`] more have been sent; one that comes later is counted as late, and lost.
 
-use crate::histogram::Histogram;
 use crate::stamp::Stamp;
+use onefold_runtime::Histogram;
 use serde::Serialize;
 
 /// Packets whose way is followed at one time.

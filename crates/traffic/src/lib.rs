@@ -15,7 +15,6 @@
 
 mod account;
 mod generator;
-mod histogram;
 mod load;
 pub mod neighbor;
 mod schedule;
@@ -25,8 +24,8 @@ mod trial;
 
 pub use account::{Account, Counts, WINDOW};
 pub use generator::{Generator, How, PortSpec, Watch};
-pub use histogram::{Histogram, Percentiles};
 pub use load::{Load, LoadError, MAX_BYTES, Outgoing, Stamping};
+pub use onefold_runtime::{Histogram, Percentiles};
 pub use schedule::{Arrivals, Rate, Schedule};
 pub use search::{Bound, Found, Goal, Tried, search};
 pub use trial::{Limit, PortCounts, Trial};

@@ -1,7 +1,7 @@
 //! How long a trial lasts, and what it has shown.
 
 use crate::account::Counts;
-use crate::histogram::Histogram;
+use onefold_runtime::Histogram;
 use onefold_runtime::Loss;
 use std::time::Duration;
 

@@ -125,7 +125,7 @@ pub const FABRICS: Experiment = Experiment {
         passes through Open vSwitch, and throughput with all that the generator offers.",
     shrunk: "The paper's load is 0.82 Mpps at all lengths; here it is what the slowest can do, the same for all at a \
         length. The merged chain has its generator in the same process and on the same core, so that its rate is less \
-        than it would be, and says no latency. Latency is measured from what the generator writes into each packet. \
+        than it would be. Latency is measured from what the generator writes into each packet. \
         A chain of one function has nothing between.",
     published: &[(
         "Katsikas' thesis, fig. 4.2",

@@ -1,8 +1,9 @@
 //! Chains of rules that jump to one another, as iptables and nftables have them; [`super::walk`] makes lists of them.
 
-use super::limits::Rate;
+use super::asks::Ask;
 use super::mark::{Change, MarkTest};
 use super::nat::NatTarget;
+use super::own::OwnTest;
 use super::rule::{Devices, Verdict, Way};
 use crate::rules::RulePlace;
 use std::sync::Arc;
@@ -31,12 +32,12 @@ pub struct ChainRule {
     pub tests: Vec<String>,
     /// Interfaces that must match.
     pub interfaces: Vec<InterfaceTest>,
-    /// Addresses that must be the host's own.
+    /// Addresses that must be of certain kinds, such as the host's own.
     pub own: Vec<OwnTest>,
     /// Marks that must match.
     pub marks: Vec<MarkTest>,
-    /// How often packets match of which all this holds.
-    pub rate: Option<Rate>,
+    /// What is asked of packets of which all this holds, one behind the other.
+    pub asks: Vec<Ask>,
     /// What it changes of packets that match, before its target.
     pub changes: Vec<Change>,
     /// What it does.
@@ -56,69 +57,22 @@ pub struct InterfaceTest {
     pub out: bool,
     /// The opposite must hold.
     pub not: bool,
-    /// Names; a `+` or `*` at the end stands for any end.
+    /// Names; a `+` or `*` at the end stands for any end. Or groups, or types.
     pub names: Vec<String>,
+    /// Of what.
+    pub of: Property,
 }
 
-/// A condition that an address is one of the host's own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OwnTest {
-    /// The source instead of the destination.
-    pub src: bool,
-    /// One of the interface that the packet came in by (false) or goes out by (true); of any, if not said.
-    pub at: Option<bool>,
-    /// The opposite must hold.
-    pub not: bool,
-    /// IPv6 instead of IPv4.
-    pub six: bool,
-}
-
-impl OwnTest {
-    /// The expression, for packets that go this way.
-    ///
-    /// # Errors
-    /// No address is known.
-    pub fn test(self, (way, devices): At, names: &Interfaces) -> Result<String, String> {
-        let of = |all: &[std::net::IpAddr]| -> Vec<String> {
-            let side = if self.src { "src" } else { "dst" };
-            let ours = all.iter().filter(|a| a.is_ipv6() == self.six);
-            ours.map(|a| format!("{side} host {a}")).collect()
-        };
-        if of(&names.own).is_empty() {
-            return Err(
-                "the rule asks for the router's own addresses: say them with \
-                 'addresses: { inside: [192.168.1.1/24], outside: [203.0.113.1/24] }'"
-                    .into(),
-            );
-        }
-        let found = match (self.at, devices) {
-            // the loopback interface has all of its networks
-            (at, Devices::InLoop | Devices::OutLoop) => {
-                let side = if self.src { "src" } else { "dst" };
-                let mut all = if at.is_none() {
-                    of(&names.own)
-                } else {
-                    Vec::new()
-                };
-                all.push(match self.six {
-                    false => format!("{side} net 127.0.0.0/8"),
-                    true => format!("{side} host ::1"),
-                });
-                all
-            }
-            (None, _) => of(&names.own),
-            (Some(out), _) => of(&names.at[usize::from((way == Way::Up) == out)]),
-        };
-        let test = match found.len() {
-            0 => "false".to_string(),
-            _ => format!("({})", found.join(" or ")),
-        };
-        Ok(if self.not {
-            format!("not {test}")
-        } else {
-            test
-        })
-    }
+/// What of an interface is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Property {
+    /// Its name.
+    #[default]
+    Name,
+    /// The number of its group.
+    Group,
+    /// What it is, as nft calls it.
+    Type,
 }
 
 /// The names of the interfaces at port 0 and port 1.
@@ -132,8 +86,14 @@ pub struct Interfaces {
     pub own: Vec<std::net::IpAddr>,
     /// Those of each port.
     pub at: [Vec<std::net::IpAddr>; 2],
+    /// The same with the lengths of their networks' prefixes.
+    pub networks: [Vec<(std::net::IpAddr, u8)>; 2],
+    /// The group of the interface at each port.
+    pub groups: [u32; 2],
     /// The smaller one of both ports' MTUs, if it is said.
     pub mtu: Option<u16>,
+    /// Sets that rules ask for, if they are known.
+    pub sets: Option<Arc<super::ipset::IpSets>>,
 }
 
 /// Which way packets go, and which interfaces are known.
@@ -146,12 +106,24 @@ impl InterfaceTest {
             Devices::In | Devices::InLoop => !self.out,
             Devices::Out | Devices::OutLoop => self.out,
         };
-        let name = match (way == Way::Up, self.out) {
+        let looped = matches!(devices, Devices::InLoop | Devices::OutLoop);
+        let port = usize::from((way == Way::Up) == self.out);
+        let group = match looped {
+            true => 0,
+            false => names.groups[port],
+        };
+        let group = group.to_string();
+        let name = match self.of {
             // there is no such interface at this hook: its name is empty
-            _ if !known => Some(""),
-            _ if matches!(devices, Devices::InLoop | Devices::OutLoop) => Some("lo"),
-            (true, false) | (false, true) => names.inside.as_deref(),
-            _ => names.outside.as_deref(),
+            Property::Name if !known => Some(""),
+            Property::Name if looped => Some("lo"),
+            Property::Name if port == 0 => names.inside.as_deref(),
+            Property::Name => names.outside.as_deref(),
+            // and of none, nothing holds
+            Property::Group | Property::Type if !known => return false,
+            Property::Group => Some(group.as_str()),
+            Property::Type if looped => Some("loopback"),
+            Property::Type => Some("ether"),
         };
         let is = name.is_some_and(|name| {
             self.names.iter().any(|n| match n.strip_suffix(['+', '*']) {
@@ -179,6 +151,7 @@ mod tests {
             out,
             not,
             names: vec![name.into()],
+            of: Property::Name,
         };
         let comes = test(false, false, "eth+");
         let leaves = test(true, true, "ppp0");
@@ -198,26 +171,53 @@ mod tests {
     }
 
     #[test]
-    fn own_addresses_of_the_loopback_interface() {
+    fn groups_and_types_of_interfaces() {
         let names = Interfaces {
-            own: vec!["192.168.1.1".parse().unwrap()],
+            groups: [2, 0],
             ..Interfaces::default()
         };
-        let own = |at| OwnTest {
-            src: false,
-            at,
-            not: false,
-            six: false,
+        let test = |of, not, name: &str| InterfaceTest {
+            out: false,
+            not,
+            names: vec![name.into()],
+            of,
         };
-        let test = |o: OwnTest, devices| o.test((Way::Up, devices), &names).unwrap();
-        assert_eq!(test(own(None), Devices::Out), "(dst host 192.168.1.1)");
-        assert_eq!(
-            test(own(None), Devices::OutLoop),
-            "(dst host 192.168.1.1 or dst net 127.0.0.0/8)"
-        );
-        assert_eq!(
-            test(own(Some(false)), Devices::InLoop),
-            "(dst net 127.0.0.0/8)"
-        );
+        for (of, name, way, devices, holds) in [
+            (Property::Group, "2", Way::Up, Devices::Both, (true, false)),
+            (Property::Group, "2", Way::Down, Devices::In, (false, true)),
+            (
+                Property::Group,
+                "0",
+                Way::Up,
+                Devices::InLoop,
+                (true, false),
+            ),
+            // of no interface, nothing holds
+            (
+                Property::Group,
+                "0",
+                Way::Down,
+                Devices::Out,
+                (false, false),
+            ),
+            (
+                Property::Type,
+                "ether",
+                Way::Down,
+                Devices::Both,
+                (true, false),
+            ),
+            (
+                Property::Type,
+                "loopback",
+                Way::Up,
+                Devices::InLoop,
+                (true, false),
+            ),
+        ] {
+            let at = (way, devices);
+            let found = [false, true].map(|not| test(of, not, name).holds(at, &names));
+            assert_eq!((found[0], found[1]), holds, "{of:?} {name} {at:?}");
+        }
     }
 }

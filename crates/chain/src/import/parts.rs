@@ -1,5 +1,6 @@
 //! The chains of a file that packets pass, and the rule sets that they become.
 
+use super::asks;
 use super::chains::{ChainRule, Interfaces};
 use super::nat::NatRules;
 use super::passage::{Course, Lists, Passage, filters, passage, translations};
@@ -188,7 +189,7 @@ impl Parts {
     /// Chains as packets come to them.
     fn in_order(&self) -> Vec<(Which, Source)> {
         let source = |p: &Part, tracked| Source {
-            chains: p.chains.clone(),
+            chains: resolved(p),
             start: p.start.clone(),
             tracked,
             devices: p.devices,
@@ -215,6 +216,15 @@ impl Parts {
     }
 }
 
+/// The chains, with answers to questions that are the same for all packets there.
+fn resolved(p: &Part) -> HashMap<String, Vec<ChainRule>> {
+    let mut chains = p.chains.clone();
+    for r in chains.values_mut().flatten() {
+        asks::resolve(r, p.devices);
+    }
+    chains
+}
+
 fn both([up, down]: [Walked; 2], errors: &mut Errors) -> Option<Both> {
     let same = up == down;
     match (filters(up), filters(down)) {
@@ -238,7 +248,7 @@ fn asks_too_early(set: &RuleSet, errors: &mut Errors) {
         let more = s.sections.iter().flat_map(|s| &s.more);
         let rules = more.flat_map(|m| match m {
             Section::Rules(rules) => rules.as_slice(),
-            Section::Connection { .. } | Section::Rate { .. } => &[],
+            Section::Connection { .. } | Section::Ask { .. } => &[],
         });
         if let Some(r) = first.chain(rules).find(|r| asks(&r.filter)) {
             let text =

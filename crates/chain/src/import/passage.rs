@@ -1,5 +1,6 @@
 //! All chains that packets pass, in their order, as lists: what one makes of packets' marks, the next ones are told.
 
+use super::asks::Question;
 use super::chains::{ChainRule, Interfaces, Target};
 use super::mark::{Change, MarkOf};
 use super::nat::{NatRule, NatTarget};
@@ -164,7 +165,7 @@ fn rules(sources: &[Source]) -> impl Iterator<Item = &ChainRule> {
 /// Of several courses all bits count, as packets go from one to the other.
 pub(super) fn asked(courses: &[Course]) -> (Vec<Vec<u32>>, u32) {
     let tests = |r: &ChainRule, of| {
-        let behind = r.rate.iter().flat_map(|rate| &rate.behind.marks);
+        let behind = r.asks.iter().flat_map(|ask| &ask.behind.marks);
         let tests = r.marks.iter().chain(behind).filter(|t| t.of == of);
         tests.fold(0, |bits, t| bits | t.mask)
     };
@@ -239,7 +240,9 @@ fn rule(verdict: Verdict, d: Decides) -> Rule {
 /// A rule does something else.
 pub fn translations(w: Walked) -> Result<(Vec<NatRule>, Sections<NatRule>), (u32, String)> {
     let rate = w.sections.iter().find_map(|s| match s {
-        Section::Rate { line, .. } => Some(*line),
+        Section::Ask { asked, line, .. } if matches!(asked.question, Question::Limit(_)) => {
+            Some(*line)
+        }
         _ => None,
     });
     if let Some(line) = rate {
@@ -274,16 +277,16 @@ fn converted<R>(
                 Section::Rules(rules.into_iter().map(&one).collect::<Result<_, _>>()?)
             }
             Section::Connection { values, none } => Section::Connection { values, none },
-            Section::Rate {
-                bucket,
+            Section::Ask {
+                asked,
                 line,
-                within,
-                beyond,
-            } => Section::Rate {
-                bucket,
+                holds,
+                fails,
+            } => Section::Ask {
+                asked,
                 line,
-                within,
-                beyond,
+                holds,
+                fails,
             },
         });
     }

@@ -18,6 +18,7 @@ fn marks_go_from_course_to_course() {
         out: true,
         not: false,
         names: vec!["lan0".into()],
+        of: Default::default(),
     });
     let mut asks = rule(&[], DROP, 2);
     asks.marks.push(MarkTest {

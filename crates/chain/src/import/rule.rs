@@ -1,8 +1,8 @@
 //! Firewall rules, whatever they were written in.
 
+use super::asks::Asked;
 use super::chains::Interfaces;
 use super::iptables::Request;
-use super::limits::Bucket;
 use super::precedence::{mixed, warn};
 use super::terms::Family;
 use crate::error::Reader;
@@ -58,7 +58,7 @@ pub struct Onward {
     pub steps: Vec<Step>,
     /// The section of the list with which they go on; without one, the rule decides.
     pub section: Option<usize>,
-    /// They are those that the rule does not take: it ends its section, as it asks for a rate.
+    /// They are those that the rule does not take: it ends its section, as it asks a question.
     pub others: bool,
 }
 
@@ -85,16 +85,16 @@ pub enum Section<R> {
         /// That for packets without a connection.
         none: usize,
     },
-    /// A rule's rate is asked.
-    Rate {
-        /// Its bucket.
-        bucket: Arc<Bucket>,
+    /// A rule's question is asked.
+    Ask {
+        /// The question.
+        asked: Arc<Asked>,
         /// The line of the rule.
         line: u32,
-        /// The section for packets within the rate.
-        within: usize,
-        /// That for those beyond it.
-        beyond: usize,
+        /// The section for packets of which it holds.
+        holds: usize,
+        /// That for all others.
+        fails: usize,
     },
 }
 
@@ -271,8 +271,19 @@ pub enum RuleFormat {
     Classbench,
     /// What `iptables-save` (for IPv6: `ip6tables-save`) prints.
     Iptables,
-    /// What `nft -j list ruleset` prints.
+    /// What `nft -j list ruleset` or `nft list ruleset` prints, or a file for `nft -f`.
     Nftables,
+}
+
+/// Does a file in nft's language begin with this line?
+fn begins_nft(l: &str) -> bool {
+    let mut words = l.split_whitespace();
+    match (words.next(), words.next()) {
+        (Some("table" | "define" | "include"), Some(_)) => true,
+        (Some("add" | "flush" | "delete" | "destroy" | "create"), Some("table")) => true,
+        (Some("flush"), Some(ruleset)) => ruleset.trim_end_matches(';') == "ruleset",
+        _ => false,
+    }
 }
 
 /// Guesses a rule file's format from its first line that says anything.
@@ -283,7 +294,7 @@ fn detect(text: &str) -> RuleFormat {
         .find(|l| !l.is_empty() && !l.starts_with('#'));
     match first {
         Some(l) if l.starts_with('@') => RuleFormat::Classbench,
-        Some(l) if l.starts_with('{') => RuleFormat::Nftables,
+        Some(l) if l.starts_with('{') || begins_nft(l) => RuleFormat::Nftables,
         Some(l) if l.starts_with('*') => RuleFormat::Iptables,
         _ => RuleFormat::Click,
     }

@@ -1,8 +1,9 @@
 //! Sections of lists, while lists are made ([`super::walk`]): where they begin, and what is known of their packets.
 
-use super::chains::{ChainRule, OwnTest, Target};
-use super::limits::Rate;
+use super::asks::Ask;
+use super::chains::{ChainRule, Target};
 use super::mark::{Change, MarkTest};
+use super::own::OwnTest;
 use super::rule::{Devices, Onward, Section, Step};
 use super::walk::Wrong;
 use crate::rules::RulePlace;
@@ -120,8 +121,8 @@ pub(super) struct Key<'a> {
     /// Innermost chain last.
     pub frames: Vec<Frame<'a>>,
     pub state: State,
-    /// The rate of the rule that it begins with has been asked, and holds.
-    pub granted: bool,
+    /// So many questions of the rule that it begins with have been asked, and hold.
+    pub granted: usize,
     pub kind: Kind,
 }
 
@@ -132,37 +133,40 @@ pub(super) enum Kind {
     Rules,
     /// It tells packets by their connections' marks.
     Connection,
-    /// It asks for the rate of the rule that it begins with.
-    Rate,
+    /// It asks the next question of the rule that it begins with.
+    Ask,
 }
 
-/// What of a rule is asked at once: all of it, or what stands before its rate, or what stands behind that.
+/// What of a rule is asked at once: all of it, or what stands before its first question, or what stands behind one.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
     pub tests: &'a [String],
     pub own: &'a [OwnTest],
     pub marks: &'a [MarkTest],
     pub changes: &'a [Change],
-    /// The bucket is to be asked then.
-    pub rate: Option<&'a Rate>,
+    /// What is to be asked then.
+    pub ask: Option<&'a Ask>,
 }
 
 impl<'a> Asked<'a> {
-    pub(super) fn of(r: &'a ChainRule, granted: bool) -> Asked<'a> {
-        match &r.rate {
-            Some(rate) if granted => Asked {
-                tests: &rate.behind.tests,
-                own: &rate.behind.own,
-                marks: &rate.behind.marks,
-                changes: &r.changes,
-                rate: None,
+    /// Behind so many of its questions.
+    pub(super) fn of(r: &'a ChainRule, granted: usize) -> Asked<'a> {
+        let ask = r.asks.get(granted);
+        let changes: &[Change] = if ask.is_some() { &[] } else { &r.changes };
+        match granted.checked_sub(1).and_then(|n| r.asks.get(n)) {
+            Some(before) => Asked {
+                tests: &before.behind.tests,
+                own: &before.behind.own,
+                marks: &before.behind.marks,
+                changes,
+                ask,
             },
-            rate => Asked {
+            None => Asked {
                 tests: &r.tests,
                 own: &r.own,
                 marks: &r.marks,
-                changes: if rate.is_some() { &[] } else { &r.changes },
-                rate: rate.as_ref(),
+                changes,
+                ask,
             },
         }
     }
@@ -188,7 +192,7 @@ pub(super) fn behind<'a>(at: &Key<'a>) -> Key<'a> {
     Key {
         frames,
         state: at.state,
-        granted: false,
+        granted: 0,
         kind: Kind::Rules,
     }
 }
@@ -198,7 +202,7 @@ impl Walked {
     pub(super) fn simplify(&mut self, entries: &BTreeSet<u8>) {
         let plain = |s: &Section<Decides>| match s {
             Section::Rules(rules) => rules.iter().all(|r| r.onward.is_none()),
-            Section::Connection { .. } | Section::Rate { .. } => false,
+            Section::Connection { .. } | Section::Ask { .. } => false,
         };
         let same = self
             .sections
@@ -224,12 +228,9 @@ pub(super) fn acyclic(sections: &[Section<Decides>]) -> Result<(), Wrong> {
                 let all = values.iter().map(|v| v.1).chain([*none]);
                 all.map(|n| (n, 0)).collect()
             }
-            Section::Rate {
-                line,
-                within,
-                beyond,
-                ..
-            } => vec![(*within, *line), (*beyond, *line)],
+            Section::Ask {
+                line, holds, fails, ..
+            } => vec![(*holds, *line), (*fails, *line)],
         }
     };
     let mut before = vec![0usize; sections.len()];
@@ -258,6 +259,6 @@ pub(super) fn acyclic(sections: &[Section<Decides>]) -> Result<(), Wrong> {
     let line = sections.iter().flat_map(next).map(|n| n.1).max();
     Err((
         line.unwrap_or(1),
-        "chains call one another in a circle, where marks change or rates are asked".into(),
+        "chains call one another in a circle, where marks change, or questions such as rates are asked".into(),
     ))
 }

@@ -228,11 +228,30 @@ pub fn service(s: &str) -> Result<u16, String> {
         "microsoft-ds" => 445,
         "isakmp" => 500,
         "syslog" => 514,
+        "smtps" | "submissions" => 465,
+        "login" => 513,
+        "dhcpv6-client" => 546,
+        "dhcpv6-server" => 547,
+        "rtsp" => 554,
+        "submission" => 587,
+        "ipp" => 631,
         "ldaps" => 636,
+        "domain-s" => 853,
+        "rsync" => 873,
+        "ftps" => 990,
         "imaps" => 993,
         "pop3s" => 995,
+        "openvpn" => 1194,
+        "ms-sql-s" => 1433,
+        "radius" => 1812,
+        "nfs" => 2049,
         "mysql" => 3306,
+        "sip" => 5060,
+        "mdns" => 5353,
+        "llmnr" => 5355,
         "postgresql" => 5432,
+        "ircd" => 6667,
+        "http-alt" => 8080,
         _ => return Err(format!("port '{s}'")),
     })
 }
@@ -318,6 +337,30 @@ pub fn icmp_type(family: Family, s: &str) -> Result<(u8, Option<u8>), String> {
         .ok_or_else(|| format!("ICMP type '{s}'"))
 }
 
+/// Codes of messages about what is unreachable, by the names that nftables has for them.
+pub fn icmp_code(family: Family, s: &str) -> Result<u32, String> {
+    Ok(match (family, s) {
+        (Family::V4, "net-unreachable") => 0,
+        (Family::V4, "host-unreachable") => 1,
+        (Family::V4, "prot-unreachable") => 2,
+        (Family::V4, "port-unreachable") => 3,
+        (Family::V4, "frag-needed") => 4,
+        (Family::V4, "net-prohibited") => 9,
+        (Family::V4, "host-prohibited") => 10,
+        (Family::V4, "admin-prohibited") => 13,
+        (Family::V6, "no-route") => 0,
+        (Family::V6, "admin-prohibited") => 1,
+        (Family::V6, "addr-unreachable") => 3,
+        (Family::V6, "port-unreachable") => 4,
+        (Family::V6, "policy-fail") => 5,
+        (Family::V6, "reject-route") => 6,
+        (_, s) => s
+            .parse::<u8>()
+            .map_err(|_| format!("ICMP code '{s}'"))?
+            .into(),
+    })
+}
+
 /// TCP flags by name: their bits.
 pub fn tcp_flag(s: &str) -> Result<u32, String> {
     Ok(match s.to_ascii_lowercase().as_str() {
@@ -384,6 +427,11 @@ mod tests {
         assert_eq!(icmp_type(Family::V4, "port-unreachable"), Ok((3, Some(3))));
         assert_eq!(icmp_type(Family::V6, "echo-request"), Ok((128, None)));
         assert!(icmp_type(Family::V6, "source-quench").is_err());
+        let code = |f| icmp_code(f, "port-unreachable");
+        assert_eq!((code(Family::V4), code(Family::V6)), (Ok(3), Ok(4)));
+        assert_eq!(icmp_code(Family::V6, "no-route"), Ok(0));
+        assert_eq!(icmp_code(Family::V4, "17"), Ok(17));
+        assert!(icmp_code(Family::V4, "no-route").is_err());
         assert_eq!(
             (protocol("ospf"), protocol("0"), protocol("all")),
             (Ok(Some(89)), Ok(None), Ok(None))

@@ -8,11 +8,12 @@
 //! the answer stands in the place of the question. Where the answer depends on the connection's mark, a section tells
 //! packets by that first.
 //!
-//! A rule with a rate ends a section, too: a section of its own asks the bucket, and of whom the rate holds goes on in
-//! one that begins with the rest of the rule. All others, asked or not, go on in one that begins behind the rule.
+//! A rule with a question ([`super::asks`]) ends a section, too: a section of its own asks it, and of whom it holds
+//! goes on in one that begins with the rest of the rule. All others, asked or not, go on in one that begins behind the
+//! rule.
 
+use super::asks::{self, Question};
 use super::chains::{At, ChainRule, InterfaceTest, Interfaces, Target};
-use super::limits::Bucket;
 use super::mark::{Change, MarkOf, MarkTest};
 use super::rule::{MAX_RULES, Onward, Section, Step, Verdict, Way};
 use super::sections::{
@@ -96,7 +97,7 @@ pub fn walk(
         let key = Key {
             frames: vec![(source.start.as_str(), 0)],
             state,
-            granted: false,
+            granted: 0,
             kind: Kind::Rules,
         };
         let number = w.number(key, 0).map_err(one)?;
@@ -108,7 +109,7 @@ pub fn walk(
         let section = match key.kind {
             Kind::Connection => w.by_connection(key),
             Kind::Rules => w.section(key),
-            Kind::Rate => w.by_rate(key),
+            Kind::Ask => w.by_answer(key),
         };
         let section = section.map_err(one)?;
         sections.resize(sections.len().max(number + 1), None);
@@ -135,7 +136,8 @@ impl<'a> Walk<'a, '_> {
         let n = self.numbers.len();
         if n >= MAX_SECTIONS {
             let text = format!(
-                "rules that change packets or marks and go on, or ask for rates, lead to more than {MAX_SECTIONS} lists"
+                "rules that change packets or marks and go on, or ask for rates, strings or lists, lead to more than \
+                 {MAX_SECTIONS} lists"
             );
             return Err((line.max(1), text));
         }
@@ -165,32 +167,37 @@ impl<'a> Walk<'a, '_> {
         Ok(Section::Connection { values, none })
     }
 
-    /// Packets by what the bucket of the rule says that the section begins with.
-    fn by_rate(&mut self, key: Key<'a>) -> Result<Section<Decides>, Wrong> {
+    /// Packets by the answer to a question of the rule that the section begins with.
+    fn by_answer(&mut self, key: Key<'a>) -> Result<Section<Decides>, Wrong> {
         let source = self.source;
         let rule = key
             .frames
             .last()
             .and_then(|(chain, i)| source.chains.get(*chain)?.get(*i));
-        let Some((r, rate)) = rule.and_then(|r| Some((r, r.rate.as_ref()?))) else {
+        let number = key.granted;
+        let Some((r, ask)) = rule.and_then(|r| Some((r, r.asks.get(number)?))) else {
             return Ok(Section::Rules(Vec::new()));
         };
         let behind = self.number(behind(&key), r.line)?;
         let granted = Key {
-            granted: true,
+            granted: number + 1,
             kind: Kind::Rules,
             ..key
         };
-        let holds = self.number(granted, r.line)?;
-        let (within, beyond) = match rate.limit.over {
-            false => (holds, behind),
-            true => (behind, holds),
+        let goes_on = match idle(r, number + 1) {
+            true => behind,
+            false => self.number(granted, r.line)?,
         };
-        Ok(Section::Rate {
-            bucket: Arc::new(Bucket::of(r, rate.limit)),
+        let over = matches!(&ask.question, Question::Limit(l) if l.over);
+        let (holds, fails) = match over != ask.not {
+            false => (goes_on, behind),
+            true => (behind, goes_on),
+        };
+        Ok(Section::Ask {
+            asked: Arc::new(asks::Asked::of(r, number, &ask.question)),
             line: r.line,
-            within,
-            beyond,
+            holds,
+            fails,
         })
     }
 
@@ -200,7 +207,7 @@ impl<'a> Walk<'a, '_> {
         let (mut open, mut granted) = (true, key.granted);
         while let Some(frame) = frames.pop().filter(|_| open) {
             open = !self.chain((frame, granted), &mut frames, state, (&[], 0))?;
-            granted = false;
+            granted = 0;
         }
         if open {
             self.exits.insert(state.mark);
@@ -209,11 +216,11 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// Adds the rules of a chain from a place on. `before`: what holds of packets that come here; `callers`: where
-    /// those go on that come back; `line`: of the jump; `granted`: the rate of the first rule holds. Gives back whether
-    /// all packets have been decided.
+    /// those go on that come back; `line`: of the jump; `granted`: so many questions of the first rule hold. Gives back
+    /// whether all packets have been decided.
     fn chain(
         &mut self,
-        ((chain, from), granted): (Frame<'a>, bool),
+        ((chain, from), granted): (Frame<'a>, usize),
         callers: &mut Vec<Frame<'a>>,
         state: State,
         (before, line): (&[String], u32),
@@ -229,19 +236,21 @@ impl<'a> Walk<'a, '_> {
             if !r.interfaces.iter().all(holds) {
                 continue;
             }
-            let granted = granted && i == from;
+            let granted = if i == from { granted } else { 0 };
             let asked = Asked::of(r, granted);
             let does = self.does(asked, state).map_err(|why| (r.line, why))?;
-            // a rule that does nothing keeps a rate for nobody
-            let idle = r.target == Target::Nothing && r.changes.is_empty();
-            if does == Does::Nothing || asked.rate.is_some() && idle {
+            if does == Does::Nothing {
                 continue;
             }
-            let mut tests = asked.tests.to_vec();
             if let (Some(why), Does::Takes(..)) = (&r.refused, &does) {
                 self.refused.push((r.line, why.clone()));
                 continue;
             }
+            // a rule that does nothing keeps a rate for nobody
+            if asked.ask.is_some() && idle(r, granted) {
+                continue;
+            }
+            let mut tests = asked.tests.to_vec();
             match (asked.own.iter())
                 .map(|o| o.test(self.at, self.names))
                 .collect()
@@ -265,7 +274,7 @@ impl<'a> Walk<'a, '_> {
                 granted,
                 kind: Kind::Rules,
             };
-            if asked.rate.is_some() && matches!(does, Does::Takes(..)) {
+            if asked.ask.is_some() && matches!(does, Does::Takes(..)) {
                 self.asks(r, at, (&here, &tests), &all)?;
                 return Ok(here.is_empty());
             }
@@ -350,7 +359,7 @@ impl<'a> Walk<'a, '_> {
         let key = Key {
             frames,
             state: new,
-            granted: false,
+            granted: 0,
             kind: Kind::Rules,
         };
         let to = self.number(key, r.line)?;
@@ -358,8 +367,8 @@ impl<'a> Walk<'a, '_> {
         Ok(Left::Decided)
     }
 
-    /// Adds the question for a rule's rate. `here`: what holds of packets that come to the rule, `tests`: what must
-    /// hold before the bucket is asked, `all`: both.
+    /// Adds a rule's question. `here`: what holds of packets that come to the rule, `tests`: what must hold before it
+    /// is asked, `all`: both.
     fn asks(
         &mut self,
         r: &ChainRule,
@@ -367,7 +376,7 @@ impl<'a> Walk<'a, '_> {
         (here, tests): (&[String], &[String]),
         all: &[String],
     ) -> Result<(), Wrong> {
-        let kind = Kind::Rate;
+        let kind = Kind::Ask;
         let next = behind(&at);
         let to = self.number(Key { kind, ..at }, r.line)?;
         self.add(r, all, Vec::new(), Some(to));
@@ -515,10 +524,16 @@ impl<'a> Walk<'a, '_> {
         if self.depth > MAX_DEPTH {
             return Err(too_deep(line, chain));
         }
-        let decided = self.chain(((chain, 0), false), callers, state, (all, line));
+        let decided = self.chain(((chain, 0), 0), callers, state, (all, line));
         self.depth -= 1;
         decided.map(drop)
     }
+}
+
+/// Does nothing come of the questions of a rule, behind so many of them?
+fn idle(r: &ChainRule, granted: usize) -> bool {
+    let notes = |a: &asks::Ask| matches!(a.question, Question::Recent(_));
+    r.target == Target::Nothing && r.changes.is_empty() && !r.asks.iter().skip(granted).any(notes)
 }
 
 /// What has become of the packets that a rule takes.

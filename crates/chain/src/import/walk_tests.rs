@@ -1,7 +1,8 @@
 //! Lists as they are made of chains: plain ones line by line, those with marks against chains that are run.
 
+use super::asks::{Ask, Conditions, Question};
 use super::chains::{ChainRule, InterfaceTest, Interfaces, Target};
-use super::limits::{Conditions, Limit, Rate};
+use super::limits::Limit;
 use super::mark::{Change, MarkOf, MarkTest, MarkValue};
 use super::passage::{Course, Passage, asked, filters, passage};
 use super::rule::{Devices, Section, Step, Verdict, Way};
@@ -15,7 +16,7 @@ pub(super) fn rule(tests: &[&str], target: Target, line: u32) -> ChainRule {
         interfaces: Vec::new(),
         own: Vec::new(),
         marks: Vec::new(),
-        rate: None,
+        asks: Vec::new(),
         changes: Vec::new(),
         target,
         refused: None,
@@ -131,12 +132,14 @@ fn interfaces_are_directions() {
         out: false,
         not: false,
         names: vec!["eth+".into()],
+        of: Default::default(),
     });
     let mut o = rule(&["udp"], ACCEPT, 1);
     o.interfaces.push(InterfaceTest {
         out: true,
         not: true,
         names: vec!["ppp0".into()],
+        of: Default::default(),
     });
     let chains = HashMap::from([("c".to_string(), vec![r, o])]);
     let names = Interfaces {
@@ -177,7 +180,7 @@ fn holds(filter: &str, is: &dyn Fn(&str) -> bool) -> bool {
 }
 
 /// A packet's fate: whether it passes, its mark, its connection's; the lines of rules whose rates have been asked.
-type Fate = (bool, u32, Option<u32>, Vec<u32>);
+type Fate = (bool, u32, Option<u32>, Vec<String>);
 
 /// What a bucket of these tests says: a word stands for it.
 fn within(limit: Limit, is: &dyn Fn(&str) -> bool) -> bool {
@@ -211,15 +214,18 @@ fn follow(
                     };
                     continue;
                 }
-                Section::Rate {
-                    bucket,
+                Section::Ask {
+                    asked,
                     line,
-                    within: yes,
-                    beyond: no,
+                    holds,
+                    fails,
                 } => {
-                    assert_eq!(bucket.name, format!("limit_{line}"));
-                    buckets.push(*line);
-                    at = if within(bucket.limit, is) { *yes } else { *no };
+                    let Question::Limit(limit) = asked.question else {
+                        panic!("{asked:?}");
+                    };
+                    let number = asked.name.strip_prefix(&format!("limit_{line}")).unwrap();
+                    buckets.push(format!("{line}{number}"));
+                    at = if within(limit, is) { *holds } else { *fails };
                     continue;
                 }
             };
@@ -254,7 +260,7 @@ struct Run<'a> {
     is: &'a dyn Fn(&str) -> bool,
     mark: u32,
     connection: Option<u32>,
-    buckets: Vec<u32>,
+    buckets: Vec<String>,
 }
 
 impl Run<'_> {
@@ -269,13 +275,25 @@ impl Run<'_> {
 
     /// The same of a rule's rate, and of what is behind it.
     fn rate(&mut self, r: &ChainRule) -> bool {
-        let Some(rate) = &r.rate else { return true };
-        if r.target == Target::Nothing && r.changes.is_empty() {
+        if r.target == Target::Nothing && r.changes.is_empty() && !r.asks.is_empty() {
             return false;
         }
-        self.buckets.push(r.line);
-        let holds = within(rate.limit, self.is) != rate.limit.over;
-        holds && self.holds(&rate.behind.tests, &rate.behind.marks)
+        for (n, ask) in r.asks.iter().enumerate() {
+            let Question::Limit(limit) = ask.question else {
+                panic!("{ask:?}");
+            };
+            let number = if n > 0 {
+                format!("_{n}")
+            } else {
+                String::new()
+            };
+            self.buckets.push(format!("{}{number}", r.line));
+            let holds = within(limit, self.is) != limit.over;
+            if holds == ask.not || !self.holds(&ask.behind.tests, &ask.behind.marks) {
+                return false;
+            }
+        }
+        true
     }
 
     /// `Some`: decided.
@@ -382,7 +400,11 @@ impl Draws {
         self.1 += 1;
         ChainRule {
             marks: (0..self.below(2)).map(|_| self.test()).collect(),
-            rate: (self.below(4) == 0).then(|| self.rate()),
+            asks: match self.below(6) {
+                0 => vec![self.ask()],
+                1 => vec![self.ask(), self.ask()],
+                _ => Vec::new(),
+            },
             changes: (0..self.below(3)).map(|_| self.change()).collect(),
             ..rule(&words, target, self.1)
         }
@@ -392,15 +414,16 @@ impl Draws {
         WORDS.into_iter().filter(|_| self.below(3) == 0).collect()
     }
 
-    fn rate(&mut self) -> Rate {
-        Rate {
-            limit: Limit {
+    fn ask(&mut self) -> Ask {
+        Ask {
+            not: self.below(3) == 0,
+            question: Question::Limit(Limit {
                 rate: self.below(3),
                 per: 1,
                 burst: 5,
                 bytes: false,
                 over: self.below(2) == 0,
-            },
+            }),
             behind: Conditions {
                 tests: self.words().iter().map(|s| s.to_string()).collect(),
                 own: Vec::new(),
@@ -522,18 +545,19 @@ fn what_no_packet_comes_to_is_not_refused() {
 /// Rates end sections for all packets, so that what is behind is there once: lists grow with their number alone.
 #[test]
 fn lists_grow_with_the_number_of_rates() {
-    let rate = Rate {
-        limit: Limit {
+    let rate = Ask {
+        question: Question::Limit(Limit {
             rate: 1,
             per: 1,
             burst: 5,
             bytes: false,
             over: false,
-        },
+        }),
+        not: false,
         behind: Conditions::default(),
     };
     let limited = |n: u32| ChainRule {
-        rate: Some(rate.clone()),
+        asks: vec![rate.clone()],
         ..rule(&["a"], ACCEPT, n)
     };
     let count = |n: u32| -> usize {

@@ -13,8 +13,8 @@ use super::{ClickText, KindCx, NOT_IP, VLAN_TAGGED, discard};
 use crate::edit::{self, ListEdit};
 use crate::file::Loc;
 use crate::import::{
-    Family, LEAST_MTU, Onward, ReadOptions, Rule, RuleFormat, RuleSet, Sections, Stage, Verdict,
-    click_list, read_rules,
+    Family, IpSets, LEAST_MTU, Onward, ReadOptions, Rule, RuleFormat, RuleSet, Sections, Stage,
+    Verdict, click_list, read_rules,
 };
 use crate::rules::{self, RulePlace};
 use lists::{Lists, Passage};
@@ -45,6 +45,8 @@ pub struct Firewall {
     /// For rule files without verdicts: every N-th rule denies, the others allow. 0: all allow.
     #[serde(default)]
     pub deny_every: u32,
+    /// For iptables: what `ipset save` prints, if rules ask for sets (`-m set --match-set`).
+    pub sets_file: Option<Loc<String>>,
     /// For iptables and nftables: which chain is taken, `CHAIN` or `TABLE/CHAIN`; the one that forwarded packets pass
     /// if not given.
     pub chain: Option<String>,
@@ -85,6 +87,10 @@ pub struct Interfaces {
     pub inside: Option<String>,
     /// At port 1.
     pub outside: Option<String>,
+    /// The group of the interface at port 0 (`ip link set dev NAME group N`); 0 if not given.
+    pub inside_group: Option<u32>,
+    /// Of that at port 1.
+    pub outside_group: Option<u32>,
 }
 
 /// Addresses of ports: lists, the first one of each version of IP is the port's main one.
@@ -272,7 +278,11 @@ impl Firewall {
             outside: self.interfaces.outside.clone(),
             own: own.all(),
             at: own.at(),
+            groups: [self.interfaces.inside_group, self.interfaces.outside_group]
+                .map(|g| g.unwrap_or(0)),
+            networks: own.by_port(),
             mtu: self.mtu(cx),
+            sets: self.sets(cx),
         };
         let options = ReadOptions {
             format: self.format,
@@ -365,6 +375,31 @@ impl Firewall {
             nat,
             stages,
             host: None,
+        }
+    }
+
+    /// The file with sets of ipset, as it stands there.
+    pub(crate) fn sets_text(&self, cx: &mut KindCx<'_>) -> Option<String> {
+        let f = self.sets_file.as_ref()?;
+        let span = cx.at(f);
+        cx.reader.read(&f.value, span).map(|(_, text)| text)
+    }
+
+    /// The sets of ipset; what is wrong with their file is said.
+    fn sets(&self, cx: &mut KindCx<'_>) -> Option<Arc<IpSets>> {
+        let f = self.sets_file.as_ref()?;
+        let span = cx.at(f);
+        let (file, text) = cx.reader.read(&f.value, span)?;
+        match IpSets::parse(&text) {
+            Ok(sets) => Some(Arc::new(sets)),
+            Err(errors) => {
+                // enough to mend the file
+                for (line, message) in errors.into_iter().take(20) {
+                    let at = cx.reader.line_span(file, line as usize);
+                    cx.reader.error(at, message);
+                }
+                None
+            }
         }
     }
 

@@ -51,6 +51,8 @@ pub struct Workers {
     pub rules: Vec<PortRule>,
     /// Where groups go from worker to worker.
     pub scaling: Option<Arc<Scaling>>,
+    /// Where several workers have network interfaces: how packets come to them.
+    pub watched: Option<run::Watched>,
 }
 
 /// Listens from now on, at this socket; what is asked is answered once the workers take packets.
@@ -67,7 +69,10 @@ pub fn start(
     let control = args.control();
     let reloader = Reloader::new(args, ports, &workers);
     let Workers {
-        senders, scaling, ..
+        senders,
+        scaling,
+        watched,
+        ..
     } = workers;
     let socket = server.as_ref().map(|s| s.path().display().to_string());
     let name = server.as_ref().and_then(|s| s.name()).unwrap_or(chain);
@@ -75,6 +80,7 @@ pub fn start(
         reloader,
         senders,
         scaling,
+        watched,
         mode: args.mode(),
         name: name.to_string(),
         socket,
@@ -153,6 +159,7 @@ struct Answers {
     reloader: Reloader,
     senders: Vec<Sender<Command>>,
     scaling: Option<Arc<Scaling>>,
+    watched: Option<run::Watched>,
     mode: run::Mode,
     name: String,
     socket: Option<String>,
@@ -188,7 +195,7 @@ impl Answers {
             all?,
             self.mode,
             (&self.name, socket),
-            self.scaling.as_deref(),
+            (self.scaling.as_deref(), self.watched.as_ref()),
         );
         v.ok_or_else(|| Failure::new(Kind::Ended, "there is no worker"))
     }

@@ -17,7 +17,7 @@ pub fn json(
     mut all: Vec<Snapshot>,
     mode: run::Mode,
     (name, socket): (&str, Option<&str>),
-    scaling: Option<&run::Scaling>,
+    (scaling, watched): (Option<&run::Scaling>, Option<&run::Watched>),
 ) -> Option<Value> {
     let each: Vec<Value> = all.iter().enumerate().map(worker).collect();
     let compared = |f: fn(&Snapshot) -> u64| all.iter().map(f).sum::<u64>();
@@ -26,6 +26,11 @@ pub fn json(
         let sum = merge::outcomes(all.iter().map(|s| &s.outcome), 0.0);
         // what is said of the first one's chain and program holds for all
         all.first_mut()?.outcome = sum;
+    }
+    // what a dispatcher's ports have lost is known to it alone
+    let dispatch = watched.map(run::Watched::now);
+    if let Some(d) = &dispatch {
+        d.add_to(&mut all.first_mut()?.outcome);
     }
     let s = all.first()?;
     let o = &s.outcome;
@@ -51,6 +56,9 @@ pub fn json(
             into.insert("workers".into(), s.workers_json().into());
             into.insert("scaling".into(), s.json());
         }
+    }
+    if let Some(d) = &dispatch {
+        into.insert("dispatch".into(), d.json(run::at_wrong(o)));
     }
     into.insert("classes".into(), classes(s));
     into.insert("nfs".into(), functions(s));

@@ -156,12 +156,15 @@ fn held(pid: u32) -> [u64; 3] {
     [of("VmRSS:"), descriptors.count() as u64, of("Threads:")]
 }
 
-/// The median of what was held in this quarter of the time.
-fn quarter(all: &[[u64; 3]], which: usize, at: usize) -> u64 {
+/// What was held in this quarter of the time: the median of memory and of descriptors, and the fewest threads, as there
+/// are more of them as long as what a reload has replaced is being freed.
+fn quarter(all: &[[u64; 3]], which: usize) -> [u64; 3] {
     let of = all.len() * which / 4..all.len() * (which + 1) / 4;
-    let mut values: Vec<u64> = all[of].iter().map(|h| h[at]).collect();
-    values.sort_unstable();
-    values[values.len() / 2]
+    [0, 1, 2].map(|at| {
+        let mut values: Vec<u64> = all[of.clone()].iter().map(|h| h[at]).collect();
+        values.sort_unstable();
+        values[if at == 2 { 0 } else { values.len() / 2 }]
+    })
 }
 
 /// A change of the chain: a reload, a rule or a route, or another number of workers.
@@ -266,7 +269,7 @@ fn soak(name: &str, most: Duration) {
     // what the report at the end does not say
     let reloads = number(&edge.status(), &["reloads"]);
     let v = edge.onefold.stop();
-    let [before, after] = [1, 3].map(|q| [0, 1, 2].map(|at| quarter(&seen, q, at)));
+    let [before, after] = [1, 3].map(|q| quarter(&seen, q));
     let lost: Vec<&Value> = ["lan", "wan"].map(|p| &v["ports"][p]["lost"]).to_vec();
     println!(
         "soak: {} minutes, {LASTING} lasting connections, {connections} short ones, {datagrams} datagrams of \
@@ -297,7 +300,7 @@ fn soak(name: &str, most: Duration) {
         after[0]
     );
     assert!(after[1] <= before[1] + 2, "descriptors: {seen:?}");
-    assert!(after[2] <= before[2] + 1, "threads: {seen:?}");
+    assert!(after[2] <= before[2], "threads: {seen:?}");
 }
 
 #[test]

@@ -188,6 +188,13 @@ fn to_and_fro(name: &str, dispatch: &str, times: u64) {
             connections.go_on();
             numbered.go_on(500);
             let v = edge.status();
+            let d = &v["dispatch"];
+            assert_eq!(
+                (&d["mode"], &d["at_wrong_worker"]),
+                (&dispatch.into(), &0.into()),
+                "{v}"
+            );
+            assert!(number(d, &["received"]) >= 500, "{v}");
             // halves by load, not by number
             let [first, second] = groups_of(&v);
             assert!(first > 0 && first + second == 8, "{v}");

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod figures;
+mod ways;
 
 use common::captures::{Frames, write};
 use common::running::{Running, exists, kill, wait_until};
@@ -505,7 +506,9 @@ fn a_function_that_never_yields_does_not_hold_up_the_others() {
         let rescued = v["schedule"]["rescued"].as_u64();
         assert_eq!(
             rescued,
-            Some(u64::from(["cooperative", "fifo"].contains(&policy))),
+            Some(u64::from(
+                ["cooperative", "fifo", "latency"].contains(&policy)
+            )),
             "{policy}: {v}"
         );
     }

@@ -22,6 +22,7 @@ mod refusal;
 mod resize;
 mod strip;
 mod tcp_mss;
+mod tcp_option;
 mod time_filter;
 mod timestamp;
 mod vlan;
@@ -69,6 +70,7 @@ pub const CLASSES: &[ElementClass] = &[
     mark::MARK_MAC_HEADER,
     number::NUMBER_PACKET,
     resize::RESIZE,
+    tcp_option::TCP_OPTION_CHECK,
     strip::STRIP,
     strip::STRIP_ETHER_VLAN_HEADER,
     strip::STRIP_ETHER_VLAN_HEADER_OLD,

@@ -59,7 +59,7 @@ enum Found {
 }
 
 /// Where the TCP header of a packet begins, if it has one.
-fn tcp_at(ip: &[u8]) -> Option<usize> {
+pub(super) fn tcp_at(ip: &[u8]) -> Option<usize> {
     match ip.first()? >> 4 {
         4 => {
             let h = ipv4::Header::parse(ip)?;

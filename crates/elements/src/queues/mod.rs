@@ -9,6 +9,7 @@ mod pull;
 mod queue;
 mod rate_limit;
 mod rated;
+mod recent;
 mod red;
 mod replay;
 mod sched;
@@ -17,6 +18,7 @@ mod stride;
 mod switch;
 mod time_sorted;
 mod timed;
+mod turns;
 mod unqueue;
 mod util;
 
@@ -52,6 +54,10 @@ pub const CLASSES: &[ElementClass] = &[
     shaper::BANDWIDTH_SHAPER,
     rate_limit::RATE_LIMIT,
     rate_limit::RATE_CHECK,
+    recent::RECENT_LIST,
+    recent::RECENT_CHECK,
+    turns::TURNS,
+    turns::TURN_CHECK,
     meter::METER,
     meter::BANDWIDTH_METER,
     delay::DELAY_SHAPER,

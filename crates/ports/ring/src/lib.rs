@@ -6,12 +6,13 @@
 //! [`Port`]: what a worker has.
 #![forbid(unsafe_code)]
 
-use onefold_nf::{Arrived, Descriptor, HEADROOM, NO_CLASS, NfBlock, Seat, SeatError, ecn};
+use onefold_nf::{Arrived, Descriptor, HEADROOM, NO_CLASS, NfBlock, Seat, SeatError, Ways, ecn};
 use onefold_packet::{DEFAULT_HEADROOM, Packet, Pkt, Timestamp};
 use onefold_runtime::{Loss, Port, PortError, TRANSMIT_QUEUE_FULL};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// Most packets that wait for room in a ring where none may be lost; beyond that they are.
 pub const MOST_WAITING: usize = 1 << 16;
@@ -54,6 +55,9 @@ pub struct Packets {
     /// Slots that this process may have at a time; what arrives when it has more is copied.
     quota: usize,
     counts: Counts,
+    /// Where packets of inputs go: those of the input that some came from last are sent before others come.
+    ways: Ways,
+    last: Option<usize>,
 }
 
 impl Packets {
@@ -73,6 +77,8 @@ impl Packets {
             },
             quota,
             counts: Counts::default(),
+            ways: Ways::new(inputs, outputs),
+            last: None,
         }
     }
 
@@ -107,6 +113,9 @@ impl Packets {
     ) -> Result<usize, SeatError> {
         let n = n.min(free.len());
         let taken = self.seat.receive(input, &mut self.arrived, n)?;
+        if taken > 0 {
+            self.last = Some(input);
+        }
         self.mark();
         let copies = self.seat.held() > self.quota;
         for a in self.arrived.drain(..) {
@@ -162,6 +171,9 @@ impl Packets {
     #[inline]
     pub fn send(&mut self, output: usize, packets: &mut [Pkt]) {
         let mut behind = self.waiting.get(output).is_some_and(|w| !w.is_empty());
+        if let Some(input) = self.last.filter(|_| !packets.is_empty()) {
+            self.ways.goes(input, output);
+        }
         for p in packets {
             let full = self.backlog(output) >= self.most_waiting;
             if full {
@@ -263,9 +275,34 @@ impl Packets {
         (0..self.waiting.len()).any(|o| self.backlog(o) > 0)
     }
 
+    /// Inputs that lead to full rings, and only there, wait from now on, until there is room or somebody says
+    /// otherwise ([`Packets::open`]); what has waited at such a ring for too long is given up, and counted as lost.
+    pub fn wait_by_way(&mut self, now: Instant) {
+        let (seat, waiting) = (&self.seat, &self.waiting);
+        let backlog = |o| seat.backlog(o) + waiting.get(o).map_or(0, VecDeque::len);
+        self.ways.look(now, backlog);
+        for output in 0..self.waiting.len() {
+            if self.ways.is_over(output) {
+                self.give_up_at(output);
+            }
+        }
+    }
+
+    /// No input waits.
+    #[inline]
+    pub fn open(&mut self) {
+        self.ways.open();
+    }
+
     /// What waits at all outputs is given up, and counted as lost.
     pub fn give_up(&mut self) {
-        for (output, waiting) in self.waiting.iter_mut().enumerate() {
+        for output in 0..self.waiting.len() {
+            self.give_up_at(output);
+        }
+    }
+
+    fn give_up_at(&mut self, output: usize) {
+        if let Some(waiting) = self.waiting.get_mut(output) {
             let n = self.seat.give_up(output) + waiting.len() as u64;
             self.seat.found_full(output, waiting.len() as u64);
             waiting.clear();
@@ -440,6 +477,9 @@ impl Port for RingPort {
         };
         let got = {
             let mut all = lock(&self.packets);
+            if all.ways.is_shut(input) {
+                return Ok(());
+            }
             let got = all.receive(input, (free, batch), n);
             if let Ok(n) = got {
                 all.counts.received += n as u64;

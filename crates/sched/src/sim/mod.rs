@@ -4,9 +4,10 @@
 //! *What is modelled*: rings with places; NFs that take a batch, work on each packet for its cost, and put what came of
 //! it into the next ring, where what finds no room is lost; sleeping and polling NFs; a kernel with fair, round-robin
 //! and FIFO classes (fair: least virtual run time first, slices, wake-ups that preempt); a switch's cost; what a
-//! policy sees and all its levers. *What is not*: caches, the time that a policy and a lever themselves take, wake-up
-//! latency beyond a switch, preemption within a batch (it waits for the batch's end), ticks, real-time throttling,
-//! migration, TCP's answer to losses and marks.
+//! policy sees and all its levers, when it wants to look ([`Policy::rests`]), how soon it can at most, and how long a
+//! lever takes ([`Simulator::pause`], [`Simulator::lever`]; nothing, unless it is said). *What is not*: caches, the
+//! time of a core that looks and levers take, wake-up latency beyond a switch, preemption within a batch (it waits for
+//! the batch's end), ticks, real-time throttling, migration, TCP's answer to losses and marks.
 
 mod core;
 mod report;
@@ -146,6 +147,9 @@ pub struct Simulator {
     nfs: Vec<Nf>,
     cores: Vec<Core>,
     sources: Vec<(Source, u128)>,
+    /// What the policy last said, and when that takes effect.
+    wanted: Decisions,
+    takes_effect: Option<Nanos>,
     levers: Decisions,
     views: Vec<NfView>,
     counters: Counters,
@@ -154,6 +158,10 @@ pub struct Simulator {
     next_decision: Nanos,
     /// What a switch costs, in ns: 1,000 (SCC, table 2: 940 to 1,140).
     pub switch: Nanos,
+    /// Least time between two looks, in ns: 0. On processes 30 us (decision 71).
+    pub pause: Nanos,
+    /// From a look to when its levers take effect, in ns: 0. On processes 10 us from a priority to a switch.
+    pub lever: Nanos,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -217,6 +225,8 @@ impl Simulator {
                 .map(|c| Core::new(topology.on_core(c)))
                 .collect(),
             sources: sources.into_iter().map(|s| (s, 0)).collect(),
+            wanted: Decisions::new(topology),
+            takes_effect: None,
             levers: Decisions::new(topology),
             views: vec![NfView::default(); nfs],
             counters: Counters::new(nfs, chains.len()),
@@ -225,6 +235,8 @@ impl Simulator {
             next_arrival: 0,
             next_decision: 0,
             switch: MICROSECOND,
+            pause: 0,
+            lever: 0,
         })
     }
 
@@ -240,7 +252,8 @@ impl Simulator {
             let event = cores
                 .unwrap_or(Nanos::MAX)
                 .min(self.next_arrival)
-                .min(self.next_decision);
+                .min(self.next_decision)
+                .min(self.takes_effect.unwrap_or(Nanos::MAX));
             if event > end {
                 self.now = end;
                 return Ok(());
@@ -258,8 +271,15 @@ impl Simulator {
             if self.next_decision <= self.now {
                 self.look(policy.sees_chains());
                 let (now, nfs) = (self.now, self.views.as_slice());
-                policy.decide(&Observation { now, nfs }, &mut self.levers)?;
-                self.next_decision = self.now + policy.period().max(100);
+                policy.decide(&Observation { now, nfs }, &mut self.wanted)?;
+                let rest = policy.period().max(policy.rests()).max(self.pause);
+                self.next_decision = self.now + rest.max(100);
+                // what was said before takes effect no later for that
+                self.takes_effect.get_or_insert(self.now + self.lever);
+            }
+            if self.takes_effect.is_some_and(|at| at <= self.now) {
+                self.takes_effect = None;
+                self.levers.clone_from(&self.wanted);
             }
             for c in 0..self.cores.len() {
                 if self.cores[c].is_free() {
@@ -280,8 +300,8 @@ impl Simulator {
     }
 
     /// What the policy last said.
-    pub fn levers(&self) -> &Decisions {
-        &self.levers
+    pub fn wanted(&self) -> &Decisions {
+        &self.wanted
     }
 
     fn arrive(&mut self) {
@@ -303,6 +323,13 @@ impl Simulator {
                 self.nfs[entry].arrived += u64::from(number);
                 continue;
             }
+            let admit = self.levers.admit.get(chain).copied().flatten();
+            let waiting = self.nfs.get(entry).map_or(0, |n| n.input.len());
+            let let_in = number.min(admit.map_or(u32::MAX, |a| a.saturating_sub(waiting)));
+            let shed = u64::from(number - let_in);
+            self.counters.chains[chain].shed += shed;
+            self.nfs[entry].arrived += shed;
+            let number = let_in;
             let (born, marked) = (self.now, false);
             let packets = Packets {
                 chain,
@@ -350,6 +377,7 @@ impl Simulator {
                 arrived: n.arrived,
                 done: n.done,
                 sample: n.sample.take(),
+                batch: n.model.batch,
                 runnable,
                 queued: if chains { n.input.chains() } else { 0 },
             };

@@ -1,8 +1,8 @@
 use onefold_sched::nfvnice::NfvniceConfig;
 use onefold_sched::sim::{Model, Simulator, Source};
 use onefold_sched::{
-    Baseline, Cooperative, LatencyTarget, MILLISECOND, NfSpec, Nfvnice, Policy, Topology, Unis,
-    UnisConfig,
+    Baseline, Cooperative, Decisions, LatencyTarget, MILLISECOND, NfSpec, Nfvnice, Observation,
+    ObservationError, Policy, Topology, Unis, UnisConfig,
 };
 use proptest::prelude::*;
 
@@ -65,4 +65,54 @@ proptest! {
             prop_assert_eq!(r, once());
         }
     }
+}
+
+/// Says what may wait where a chain enters, and rests for long.
+struct Door(u32, u64);
+
+impl Policy for Door {
+    fn name(&self) -> &'static str {
+        "door"
+    }
+    fn period(&self) -> u64 {
+        1_000
+    }
+    fn rests(&self) -> u64 {
+        MILLISECOND
+    }
+    fn decide(&mut self, _: &Observation<'_>, to: &mut Decisions) -> Result<(), ObservationError> {
+        self.1 += 1;
+        to.admit[0] = Some(self.0);
+        Ok(())
+    }
+}
+
+/// What a policy lets in is kept to between its looks, and it looks as seldom as it wants to.
+#[test]
+fn entries_are_bounded_between_looks_that_are_as_rare_as_wanted() {
+    let nf = NfSpec {
+        core: 0,
+        priority: 1,
+        capacity: 1024,
+    };
+    let t = Topology::new(1, vec![nf], vec![vec![0]]).unwrap();
+    let mut sim = Simulator::new(
+        &t,
+        vec![Model::interrupted(1_000)],
+        vec![Source::steady(0, 2_000_000)],
+    )
+    .unwrap();
+    let mut door = Door(10, 0);
+    for ms in 1..=10 {
+        sim.run(&mut door, MILLISECOND).unwrap();
+        let r = sim.report();
+        // those in its hands besides
+        assert!(r.nfs[0].waiting <= 10 + 32, "{ms}: {r:?}");
+    }
+    let r = sim.report().chains[0];
+    assert!(
+        r.full == 0 && r.shed > 9_000 && r.delivered > 9_000,
+        "{r:?}"
+    );
+    assert!((10..=11).contains(&door.1), "{} looks", door.1);
 }

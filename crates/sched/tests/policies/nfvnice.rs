@@ -139,7 +139,7 @@ fn shares_follow_a_step_of_cost_within_200_ms() {
     let mut policy = nfvnice(&t);
     let mut ratio = |ms: u64, policy: &mut Nfvnice| {
         sim.run(policy, ms * MILLISECOND).unwrap();
-        let s = &sim.levers().nfs;
+        let s = &sim.wanted().nfs;
         f64::from(s[1].shares) / f64::from(s[0].shares)
     };
     let three = 2.8..3.2;

@@ -1,16 +1,19 @@
 //! A rule of `iptables` while its options are read: what it asks, in the order in which the kernel asks it.
 
-use super::limit::LimitDraft;
 use super::options::negate;
-use crate::import::chains::{InterfaceTest, OwnTest, Target};
-use crate::import::limits::Conditions;
-use crate::import::mark::{Change, MarkOf, MarkTest};
+use super::questions::QuestionDraft;
+use crate::import::asks::{Ask, Conditions};
+use crate::import::chains::{InterfaceTest, Target};
+use crate::import::mark::{Change, MarkOf};
+use crate::import::own::{AddressKind, OwnTest};
+use crate::import::terms::Family;
 use onefold_elements::connection::ConnTest;
 
 /// A rule while its options are read.
 #[derive(Default)]
 pub(super) struct Draft {
-    pub tests: Vec<String>,
+    /// What is asked before all questions.
+    pub base: Conditions,
     pub interfaces: Vec<InterfaceTest>,
     pub protocol: Option<u8>,
     /// A match extension that looks at the transport header, which later fragments do not have.
@@ -18,60 +21,125 @@ pub(super) struct Draft {
     pub target: Option<Target>,
     /// What the target changes.
     pub changes: Vec<Change>,
-    pub own: Vec<OwnTest>,
-    pub marks: Vec<MarkTest>,
     /// Whose mark '--mark' is about: as the last match says.
     pub mark_of: Option<MarkOf>,
     /// A test of the connection's state.
     state: Option<String>,
     /// Other tests of the connection.
     connection: Vec<String>,
-    /// Matches that are loaded so far.
-    loaded: Vec<String>,
-    /// A rate, and tests that are asked behind it.
-    pub limit: Option<LimitDraft>,
-    pub behind: Conditions,
+    /// Matches that are loaded so far, and behind how many questions.
+    loaded: Vec<(String, usize)>,
+    /// What elements are asked.
+    asks: Vec<AskDraft>,
+    /// `-m rpfilter`, whose options may follow.
+    pub reverse: Option<OwnTest>,
+}
+
+/// A question, and what is asked behind it.
+struct AskDraft {
+    question: QuestionDraft,
+    not: bool,
+    behind: Conditions,
 }
 
 impl Draft {
     /// Adds a test of a match, which is asked in the order in which matches are loaded. Without a name, it is one of
     /// the rule itself, which are asked first.
     pub fn add(&mut self, of: Option<&str>, test: String) {
-        match of.is_some_and(|m| self.is_behind(m)) {
-            true => self.behind.tests.push(test),
-            false => self.tests.push(test),
+        self.conditions(of).tests.push(test);
+    }
+
+    /// The conditions among which those of a match are.
+    pub fn conditions(&mut self, of: Option<&str>) -> &mut Conditions {
+        let found = of.and_then(|m| self.loaded.iter().rev().find(|(name, _)| name == m));
+        let behind = found.and_then(|(_, n)| n.checked_sub(1));
+        match behind.and_then(|n| self.asks.get_mut(n)) {
+            Some(ask) => &mut ask.behind,
+            None => &mut self.base,
         }
     }
 
-    /// Is this match asked behind the rate?
-    pub fn is_behind(&self, of: &str) -> bool {
-        self.limit.as_ref().is_some_and(|l| !l.asked_behind(of))
-    }
-
-    /// The last test for the host's own addresses.
+    /// The last test for kinds of addresses.
     pub fn last_own(&mut self) -> Option<&mut OwnTest> {
-        match self.is_behind("addrtype") {
-            true => self.behind.own.last_mut(),
-            false => self.own.last_mut(),
-        }
+        self.conditions(Some("addrtype")).own.last_mut()
     }
 
     /// `-m NAME`
-    pub fn load(&mut self, name: &str) -> Result<(), String> {
+    pub fn load(&mut self, name: &str, six: bool) -> Result<(), String> {
         // both ask the same
         let of = if name == "state" { "conntrack" } else { name };
+        if let Some(question) = QuestionDraft::of(name) {
+            let limits = |a: &AskDraft| matches!(a.question, QuestionDraft::Limit(_));
+            if name == "limit" && self.asks.iter().any(limits) {
+                return Err("match 'limit' twice".into());
+            }
+            self.asks.push(AskDraft {
+                question,
+                not: false,
+                behind: Conditions::default(),
+            });
+            return Ok(());
+        }
         match name {
-            "limit" if self.limit.is_some() => return Err("match 'limit' twice".into()),
-            "limit" => self.limit = Some(LimitDraft::new(&self.loaded)),
             "tcp" | "udp" | "icmp" | "icmp6" | "multiport" => self.transport = true,
             "mark" => self.mark_of = Some(MarkOf::Packet),
             "connmark" => self.mark_of = Some(MarkOf::Connection),
+            "rpfilter" => {
+                let (loose, own) = (false, false);
+                self.reverse = Some(OwnTest {
+                    kind: AddressKind::Reverse { loose, own },
+                    ..OwnTest::local(true, six)
+                });
+            }
             "conntrack" | "state" | "comment" | "iprange" | "ttl" | "hl" | "addrtype"
-            | "policy" => {}
+            | "policy" | "set" => {}
+            "owner" => {
+                return Err("match 'owner' is not supported: sockets are not known here".into());
+            }
             m => return Err(format!("match '{m}' is not supported")),
         }
-        self.loaded.push(of.to_string());
+        self.loaded.push((of.to_string(), self.asks.len()));
         Ok(())
+    }
+
+    /// Reads an option of a question, with its value if it has one; `None` if it is none of the questions so far.
+    pub fn ask<'b>(
+        &mut self,
+        w: &str,
+        mut not: bool,
+        value: impl FnOnce(&mut bool) -> Result<&'b str, String>,
+    ) -> Option<Result<(), String>> {
+        let ask = self.asks.iter_mut().rev().find(|a| a.question.knows(w))?;
+        let v = match QuestionDraft::is_flag(w) {
+            true => Ok(""),
+            false => value(&mut not),
+        };
+        Some(v.and_then(|v| {
+            if not && !QuestionDraft::negates(w) {
+                return Err(format!("'!' before '{w}' is not supported"));
+            }
+            ask.not |= not;
+            ask.question.option(w, v)
+        }))
+    }
+
+    /// The questions; what is wrong with them is added to `errors`.
+    pub fn questions(&mut self, family: Family, errors: &mut Vec<String>) -> Vec<Ask> {
+        if let Some(test) = self.reverse.take() {
+            self.conditions(Some("rpfilter")).own.push(test);
+        }
+        let mut out = Vec::new();
+        for a in std::mem::take(&mut self.asks) {
+            match a.question.question(family) {
+                Ok(question) => out.push(Ask {
+                    question,
+                    not: a.not,
+                    behind: a.behind,
+                }),
+                Err(e) => errors.push(e),
+            }
+        }
+        out
     }
 
     /// A question about the connection.

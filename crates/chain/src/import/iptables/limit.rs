@@ -10,28 +10,22 @@ const USUAL_BURST: u64 = 5;
 /// Highest burst (libxt_limit.c).
 const MAX_BURST: u64 = 10_000;
 
-/// What is said of a rule's rate, and of the matches in front of it.
+/// What is said of a rule's rate.
 pub(super) struct LimitDraft {
     rate: Option<Limit>,
     burst: u64,
-    /// Matches that are asked before it.
-    before: Vec<String>,
 }
 
-impl LimitDraft {
-    pub fn new(before: &[String]) -> LimitDraft {
+impl Default for LimitDraft {
+    fn default() -> LimitDraft {
         LimitDraft {
             rate: None,
             burst: USUAL_BURST,
-            before: before.to_vec(),
         }
     }
+}
 
-    /// Is it asked behind this match?
-    pub fn asked_behind(&self, name: &str) -> bool {
-        self.before.iter().any(|b| b == name)
-    }
-
+impl LimitDraft {
     /// `--limit` or `--limit-burst`, with its value.
     pub fn option(&mut self, w: &str, v: &str) -> Result<(), String> {
         match w {

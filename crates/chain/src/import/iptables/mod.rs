@@ -11,6 +11,7 @@ mod draft;
 mod limit;
 mod nat;
 mod options;
+mod questions;
 mod script;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use super::rule::{Devices, Hook, RuleSet, Traffic, Verdict};
 use super::terms::Family;
 use crate::rules::RulePlace;
 use options::Rules;
+pub(super) use questions::{chance, hardware_address};
 use script::read_tables;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -2,11 +2,10 @@
 
 use super::changes;
 use super::draft::Draft;
-use super::limit::LimitDraft;
 use super::{Errors, Raw};
-use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, OwnTest, Target};
-use crate::import::limits::Rate;
+use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, Property, Target};
 use crate::import::mark::MarkOf;
+use crate::import::own::{AddressKind, OwnTest, Types};
 use crate::import::ports::{ANY, Ports, complement, test, union};
 use crate::import::rule::Verdict;
 use crate::import::terms::{Family, icmp_type, protocol, service, tcp_flag};
@@ -75,34 +74,20 @@ impl Rules<'_> {
         }
         d.connection_tests();
         if d.transport {
-            d.tests.push(match self.family {
+            d.base.tests.push(match self.family {
                 Family::V4 => "ip[6:2] & 8191 == 0".into(),
                 Family::V6 => "not ip frag".into(),
             });
         }
-        let behind = std::mem::take(&mut d.behind);
-        let rate = match d.limit.take().map(LimitDraft::limit) {
-            None => None,
-            Some(Ok(limit)) => Some(Rate { limit, behind }),
-            Some(Err(e)) => {
-                errors.push(e);
-                None
-            }
-        };
-        // what may come to no packet is refused where one comes to it
-        let idle = !d.marks.is_empty() || !d.interfaces.is_empty();
-        let refused = (idle && !errors.is_empty()).then(|| errors.join("; "));
-        if !idle && !errors.is_empty() {
-            let line = raw.line;
-            self.errors.extend(errors.into_iter().map(|e| (line, e)));
-            return None;
-        }
+        let asks = d.questions(self.family, &mut errors);
+        // what comes to no packet is in nobody's way: it is refused where one comes to it
+        let refused = (!errors.is_empty()).then(|| errors.join("; "));
         Some(ChainRule {
-            tests: d.tests,
+            tests: d.base.tests,
             interfaces: d.interfaces,
-            own: d.own,
-            marks: d.marks,
-            rate,
+            own: d.base.own,
+            marks: d.base.marks,
+            asks,
             changes: d.changes,
             target: d.target.unwrap_or(Target::Nothing),
             refused,
@@ -133,22 +118,7 @@ impl Rules<'_> {
                 let v = value(w, it, &mut not)?;
                 self.address_type(w, v, not, d)
             }
-            "--mark" => {
-                let v = value(w, it, &mut not)?;
-                let of = d
-                    .mark_of
-                    .ok_or("'--mark' needs '-m mark' or '-m connmark'")?;
-                let test = changes::mark_test(of, v, not)?;
-                let name = match of {
-                    MarkOf::Packet => "mark",
-                    MarkOf::Connection => "connmark",
-                };
-                match d.is_behind(name) {
-                    true => d.behind.marks.push(test),
-                    false => d.marks.push(test),
-                }
-                Ok(())
-            }
+            "--mark" => marked(value(w, it, &mut not)?, not, d),
             "-s" | "--source" | "--src" | "-d" | "--destination" | "--dst" => {
                 let v = value(w, it, &mut not)?;
                 self.addresses(w, v, not, d)
@@ -177,14 +147,23 @@ impl Rules<'_> {
                 let v = value(w, it, &mut not)?;
                 d.asks(w, v, not)
             }
-            "--limit" | "--limit-burst" => {
-                let v = value(w, it, &mut not)?;
-                let limit = d.limit.as_mut().filter(|_| !not);
-                let limit =
-                    limit.ok_or_else(|| format!("'{w}' needs '-m limit' before it, and no '!'"))?;
-                limit.option(w, v)
+            "-m" | "--match" => d.load(value(w, it, &mut not)?, self.family == Family::V6),
+            "--match-set" => {
+                let (name, sides) = (value(w, it, &mut not)?, value(w, it, &mut not)?);
+                let sets = self.interfaces.sets.as_ref().ok_or_else(|| {
+                    format!(
+                        "the rule asks for set '{name}' of ipset: give what 'ipset save' prints with 'sets-file: FILE'"
+                    )
+                })?;
+                let test = sets.test(name, sides, self.family)?;
+                d.add(Some("set"), negate(test, not));
+                Ok(())
             }
-            "-m" | "--match" => d.load(value(w, it, &mut not)?),
+            // who counts is not told
+            "--update-counters" | "--update-subcounters" => Ok(()),
+            "--loose" | "--accept-local" | "--validmark" | "--invert" if d.reverse.is_some() => {
+                reverse(w, d)
+            }
             "--comment" => value(w, it, &mut not).map(drop),
             // rules of the other family are not read
             "-4" | "--ipv4" if self.family == Family::V4 => Ok(()),
@@ -205,6 +184,9 @@ impl Rules<'_> {
                 Ok(())
             }
             _ => {
+                if let Some(read) = d.ask(w, not, |not| value(w, it, not)) {
+                    return read;
+                }
                 if let Some(test) = self.test_of(w, &mut not, it, d)? {
                     d.add(match_of(w), negate(test, not));
                 }
@@ -276,8 +258,8 @@ impl Rules<'_> {
             .collect::<Result<Vec<_>, _>>()?;
         let way = if source { "src" } else { "dst" };
         match self.family.address_test(way, &ranges) {
-            Some(t) => d.tests.push(negate(t, not)),
-            None if not => d.tests.push("false".into()),
+            Some(t) => d.base.tests.push(negate(t, not)),
+            None if not => d.base.tests.push("false".into()),
             None => {}
         }
         Ok(())
@@ -289,9 +271,9 @@ impl Rules<'_> {
                 if !not {
                     d.protocol = Some(p);
                 }
-                d.tests.push(negate(self.family.protocol_test(p), not));
+                d.base.tests.push(negate(self.family.protocol_test(p), not));
             }
-            None if not => d.tests.push("false".into()),
+            None if not => d.base.tests.push("false".into()),
             None => {}
         }
         Ok(())
@@ -306,27 +288,33 @@ impl Rules<'_> {
             out: w.contains('o') && w != "--in-interface",
             not,
             names: vec![v.to_string()],
+            of: Property::Name,
         });
         Ok(())
     }
 
-    /// An address of the host itself, as its routes say.
+    /// What kind of address it is, as the host's routes say.
     fn address_type(&self, w: &str, v: &str, not: bool, d: &mut Draft) -> Result<(), String> {
-        if v != "LOCAL" {
+        let six = self.family == Family::V6;
+        let mut types = Types {
+            wide: six,
+            ..Types::default()
+        };
+        for name in v.split(',') {
+            let known = types.add(&name.to_lowercase());
+            known.ok_or_else(|| format!("address type '{name}' is not supported"))?;
+        }
+        if six && v.contains(',') {
+            // xt_addrtype.c wants all of them at once then
             return Err(format!(
-                "address type '{v}' is not supported; there is LOCAL"
+                "several address types ('{v}') of IPv6 are not supported"
             ));
         }
-        let test = OwnTest {
-            src: w == "--src-type",
-            at: None,
+        d.conditions(Some("addrtype")).own.push(OwnTest {
             not,
-            six: self.family == Family::V6,
-        };
-        match d.is_behind("addrtype") {
-            true => d.behind.own.push(test),
-            false => d.own.push(test),
-        }
+            kind: AddressKind::Types(types),
+            ..OwnTest::local(w == "--src-type", six)
+        });
         Ok(())
     }
 
@@ -455,6 +443,21 @@ impl Rules<'_> {
     }
 }
 
+/// An option of `-m rpfilter`.
+fn reverse(w: &str, d: &mut Draft) -> Result<(), String> {
+    let Some(test) = &mut d.reverse else {
+        return Ok(());
+    };
+    match (w, &mut test.kind) {
+        ("--invert", _) => test.not = true,
+        ("--loose", AddressKind::Reverse { loose, .. }) => *loose = true,
+        ("--accept-local", AddressKind::Reverse { own, .. }) => *own = true,
+        // no route asks for marks here
+        _ => {}
+    }
+    Ok(())
+}
+
 /// An option's value; a '!' before it (the old way) counts too.
 fn value<'b>(
     w: &str,
@@ -515,4 +518,18 @@ fn port_range(s: &str) -> Result<(u16, u16), String> {
     } else {
         Err(format!("port range '{s}'"))
     }
+}
+
+/// `--mark VALUE[/MASK]`, of the match before it.
+fn marked(v: &str, not: bool, d: &mut Draft) -> Result<(), String> {
+    let of = d
+        .mark_of
+        .ok_or("'--mark' needs '-m mark' or '-m connmark'")?;
+    let test = changes::mark_test(of, v, not)?;
+    let name = match of {
+        MarkOf::Packet => "mark",
+        MarkOf::Connection => "connmark",
+    };
+    d.conditions(Some(name)).marks.push(test);
+    Ok(())
 }

@@ -5,8 +5,9 @@
 
 use super::expr::{Draft, Reader};
 use super::set;
-use crate::import::chains::{InterfaceTest, OwnTest, Target};
+use crate::import::chains::{InterfaceTest, Target};
 use crate::import::mark::MarkTest;
+use crate::import::own::OwnTest;
 use serde_json::{Value, json};
 
 /// Most rules that one becomes.
@@ -132,6 +133,11 @@ impl Reader<'_> {
         let mut own = d.behind();
         for (left, right) in pairs {
             self.comparison(&json!({ "left": left, "right": right }), table, &mut own)?;
+        }
+        if own.has_questions() {
+            return Err(
+                "hardware addresses, packet types and numgen in maps and concatenations are not supported".into(),
+            );
         }
         Ok((!own.never).then_some(Case {
             tests: own.tests,

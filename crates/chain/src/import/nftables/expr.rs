@@ -1,13 +1,15 @@
 //! The expressions of a rule.
 
+use super::asks::{self, Asked};
 use super::changes;
-use super::limit::Limited;
 use super::set::{self, Sets};
-use crate::import::chains::{InterfaceTest, Interfaces, OwnTest, Target};
+use crate::import::asks::Question;
+use crate::import::chains::{InterfaceTest, Interfaces, Property, Target};
 use crate::import::mark::MarkTest;
+use crate::import::own::OwnTest;
 use crate::import::ports::{complement, test, union};
 use crate::import::rule::Verdict;
-use crate::import::terms::{Family, icmp_type, tcp_flag};
+use crate::import::terms::{Family, icmp_code, icmp_type, tcp_flag};
 use onefold_elements::connection::ConnTest;
 use serde_json::Value;
 
@@ -40,8 +42,8 @@ pub(super) struct Draft {
     protocols: Option<Vec<u8>>,
     /// It cannot match a packet of this family.
     pub never: bool,
-    /// A rate, and behind what it is asked.
-    pub limited: Option<Limited>,
+    /// What elements are asked, and behind what.
+    pub asked: Vec<Asked>,
 }
 
 impl Draft {
@@ -55,10 +57,10 @@ impl Draft {
 }
 
 /// One comparison.
-struct Match<'a> {
-    op: &'a str,
-    right: &'a Value,
-    table: &'a str,
+pub(super) struct Match<'a> {
+    pub op: &'a str,
+    pub right: &'a Value,
+    pub table: &'a str,
 }
 
 impl Reader<'_> {
@@ -113,8 +115,31 @@ impl Reader<'_> {
             return Ok(());
         }
         if let Some(fib) = left.get("fib") {
-            d.own.push(self.own_address(fib, &m)?);
+            let test = self.own_address(fib, &m)?;
+            d.own.push(test);
             return Ok(());
+        }
+        if let Some(n) = left.get("numgen") {
+            let values = self.sets.values(table, right)?;
+            let (question, not) = asks::numgen(n, op, &values)?;
+            if matches!(question, Question::Turn { .. }) && !not {
+                return d.ask_counting("match on 'numgen inc'", question, false);
+            }
+            if matches!(question, Question::Turn { .. }) {
+                return Err("'!=' on numgen inc is not supported".into());
+            }
+            d.ask(question, not);
+            return Ok(());
+        }
+        if let Some(o) = left.get("tcp option") {
+            let values = self.sets.values(table, right)?;
+            need(6, self.family, d);
+            let (question, not) = asks::tcp_option(o, op, &values)?;
+            d.ask(question, not);
+            return Ok(());
+        }
+        if let Some(h) = left.get("exthdr") {
+            return self.extension(h, d);
         }
         if let Some(p) = left.get("payload") {
             let s = |k: &str| p.get(k).and_then(Value::as_str).unwrap_or("");
@@ -166,39 +191,6 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// `fib saddr type local`, `fib daddr . oif type != local`.
-    fn own_address(&self, fib: &Value, m: &Match<'_>) -> Result<OwnTest, String> {
-        let flags = fib.get("flags").and_then(Value::as_array);
-        let flags: Vec<&str> = flags
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect();
-        let result = fib.get("result").and_then(Value::as_str).unwrap_or("");
-        let unknown = || {
-            format!(
-                "match on 'fib {} {result}' is not supported",
-                flags.join(" . ")
-            )
-        };
-        let at = match flags.as_slice() {
-            [_] => None,
-            [_, "iif"] => Some(false),
-            [_, "oif"] => Some(true),
-            _ => return Err(unknown()),
-        };
-        let side = flags.first().copied().unwrap_or("");
-        if result != "type" || !matches!(side, "saddr" | "daddr") || m.right != "local" {
-            return Err(unknown());
-        }
-        Ok(OwnTest {
-            src: side == "saddr",
-            at,
-            not: negated(m.op, "'fib ... type'")?,
-            six: self.family == Family::V6,
-        })
-    }
-
     fn payload(
         &mut self,
         protocol: &str,
@@ -228,6 +220,10 @@ impl Reader<'_> {
             ("ip", "ttl") => d.tests.push(self.number("ip[8:1]", 255, m)?),
             ("ip", "length") => d.tests.push(self.number("ip[2:2]", 65_535, m)?),
             ("ip", "id") => d.tests.push(self.number("ip[4:2]", 65_535, m)?),
+            ("ip6", "nexthdr") => {
+                let t = self.named("ip[6:1]", 255, m, &set::protocol_name)?;
+                d.tests.push(t);
+            }
             ("ip6", "hoplimit") => d.tests.push(self.number("ip[7:1]", 255, m)?),
             ("tcp" | "udp", "sport" | "dport") => {
                 need(if protocol == "tcp" { 6 } else { 17 }, self.family, d);
@@ -247,12 +243,21 @@ impl Reader<'_> {
                 d.tests.push(self.ports(field, m)?);
             }
             ("tcp", "flags") => self.flags(None, m, d)?,
+            ("ether", _) => {
+                let not = negated(m.op, "'ether'")?;
+                let values = self.sets.values(m.table, m.right)?;
+                d.ask(asks::frame(field, &values)?, not);
+            }
             ("icmp" | "icmpv6", "type" | "code") => {
                 need(self.family.icmp(), self.family, d);
                 let family = self.family;
                 let word = family.icmp_word();
+                // the same word is a type and, as a code, another number (no-route)
                 let at = if field == "type" { 0 } else { 1 };
-                let by_name = |s: &str| icmp_type(family, s).map(|(t, _)| u32::from(t));
+                let by_name = |s: &str| match at {
+                    0 => icmp_type(family, s).map(|(t, _)| u32::from(t)),
+                    _ => icmp_code(family, s),
+                };
                 d.tests
                     .push(self.named(&format!("{word}[{at}:1]"), 255, m, &by_name)?);
             }
@@ -280,7 +285,33 @@ impl Reader<'_> {
                     out: k.starts_with('o'),
                     not,
                     names,
+                    of: Property::Name,
                 });
+                Ok(())
+            }
+            "iifgroup" | "oifgroup" | "iiftype" | "oiftype" => self.property(k, m, d),
+            "pkttype" => {
+                let not = negated(m.op, k)?;
+                let values = self.sets.values(m.table, m.right)?;
+                let kinds = asks::kinds(&values)?;
+                match kinds.as_slice() {
+                    [one] => d.ask(Question::Kind(*one), not),
+                    // none of them
+                    all if not => all.iter().for_each(|k| d.ask(Question::Kind(*k), true)),
+                    _ => {
+                        return Err("several packet types are not supported; a rule each is".into());
+                    }
+                }
+                Ok(())
+            }
+            "length" => {
+                let test = match self.family {
+                    Family::V4 => self.number("ip[2:2]", 65_535, m)?,
+                    Family::V6 => {
+                        return Err("match on 'meta length' of IPv6 is not supported".into());
+                    }
+                };
+                d.tests.push(test);
                 Ok(())
             }
             "nfproto" | "protocol" => {
@@ -393,6 +424,8 @@ impl Reader<'_> {
             (None, "in") => format!("tcp[13:1] & {value} != 0"),
             (None, "==") => format!("tcp[13:1] == {value}"),
             (None, "!=") => format!("tcp[13:1] != {value}"),
+            // none of them is set
+            (None, "!") => format!("tcp[13:1] & {value} == 0"),
             (Some(k), "==") => format!("tcp[13:1] & {} == {value}", bits(k)?),
             (Some(k), "!=") => format!("tcp[13:1] & {} != {value}", bits(k)?),
             (_, op) => return Err(format!("operator '{op}' on TCP flags")),
@@ -454,7 +487,7 @@ fn any_of(tests: Vec<String>) -> String {
     }
 }
 
-fn negated(op: &str, what: &str) -> Result<bool, String> {
+pub(super) fn negated(op: &str, what: &str) -> Result<bool, String> {
     match op {
         "==" | "in" => Ok(false),
         "!=" => Ok(true),

@@ -1,68 +1,10 @@
 //! `limit`: rates.
 
-use super::expr::Draft;
-use crate::import::limits::{Conditions, Limit, Rate};
+use crate::import::limits::Limit;
 use serde_json::Value;
 
-/// A rate, and behind how many conditions of each kind it is asked.
-pub(super) struct Limited {
-    limit: Limit,
-    tests: usize,
-    interfaces: usize,
-    own: usize,
-    marks: usize,
-}
-
-impl Draft {
-    /// Is there something behind the rate that a list cannot ask there? `several`: the rule becomes several.
-    pub fn narrowed(&self, several: bool) -> Option<String> {
-        let asked = self.limited.as_ref()?.interfaces;
-        let narrowed = self.never || several || self.interfaces.len() > asked;
-        narrowed.then(|| NARROWED.to_string())
-    }
-
-    /// Adds a rate; `several`: the rule is several already.
-    pub fn limit(&mut self, v: &Value, several: bool) -> Result<(), String> {
-        // packets of the other family do not come there
-        if self.never {
-            return Ok(());
-        }
-        if several || self.limited.is_some() {
-            return Err(
-                "statement 'limit' behind another one, a map or a concatenation is not supported"
-                    .into(),
-            );
-        }
-        self.limited = Some(Limited {
-            limit: limit(v)?,
-            tests: self.tests.len(),
-            interfaces: self.interfaces.len(),
-            own: self.own.len(),
-            marks: self.marks.len(),
-        });
-        Ok(())
-    }
-
-    /// The rate, with what is asked behind it, which is taken out of the draft.
-    pub fn rate(&mut self) -> Option<Rate> {
-        let l = self.limited.take()?;
-        Some(Rate {
-            limit: l.limit,
-            behind: Conditions {
-                tests: self.tests.split_off(l.tests),
-                own: self.own.split_off(l.own),
-                marks: self.marks.split_off(l.marks),
-            },
-        })
-    }
-}
-
-/// Why a rate cannot be where it is, if it cannot.
-const NARROWED: &str = "statement 'limit' in front of interfaces, families, maps or concatenations is not supported: \
-                        packets that these leave out would be counted, too; put it behind them";
-
 /// `limit rate [over] N[ UNIT]/PER [burst N[ UNIT]]`
-fn limit(v: &Value) -> Result<Limit, String> {
+pub(super) fn limit(v: &Value) -> Result<Limit, String> {
     let text = |k: &str| v.get(k).and_then(Value::as_str);
     let number = |k: &str| v.get(k).and_then(Value::as_u64);
     let unit = |k: &str| match text(k) {

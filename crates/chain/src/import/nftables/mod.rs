@@ -1,20 +1,23 @@
-//! `nft -j list ruleset`: nftables as JSON.
+//! nftables: what `nft -j list ruleset` prints, and files in nft's own language ([`text`]).
 //!
 //! The base chains at hook forward are taken, with those at hooks prerouting and postrouting (or the chain that was
 //! asked for, alone), and all that they jump to; of the host's own packets those at hooks input and output in the place
 //! of forward ([`course`]). Families `ip` and `inet` are read for IPv4 rules, `ip6` and `inet` for
-//! IPv6 rules. JSON has no lines: places are those of each rule's text in the file.
+//! IPv6 rules. In JSON, places are those of each rule's text in the file.
 
+mod asks;
 mod cases;
 mod changes;
 mod course;
 mod expr;
+mod hosts;
 mod limit;
 mod nat;
 mod set;
 mod statement;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use super::chains::{ChainRule, Target};
 use super::host;
@@ -72,24 +75,11 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
 
 /// What it says of the packets that are asked for.
 fn parts(text: &str, request: &Request<'_>) -> Result<Parts, Errors> {
-    let root: Value = serde_json::from_str(text).map_err(|e| {
-        let line = u32::try_from(e.line()).unwrap_or(1).max(1);
-        vec![(line, format!("no JSON: {e}"))]
-    })?;
-    let Some(objects) = root.get("nftables").and_then(Value::as_array) else {
-        return Err(vec![(
-            1,
-            "expected {\"nftables\": [...]}, as 'nft -j list ruleset' prints it".into(),
-        )]);
-    };
-    if objects.len() > MAX_OBJECTS {
-        return Err(vec![(1, format!("more than {MAX_OBJECTS} objects"))]);
-    }
-    let places = rule_lines(text);
+    let read = ruleset(text)?;
     let mut errors = Errors::new();
     let found = Objects::sort(
-        objects,
-        &places,
+        &read.objects,
+        &read.lines,
         (request.family, request.host),
         &mut errors,
     );
@@ -143,9 +133,37 @@ fn parts(text: &str, request: &Request<'_>) -> Result<Parts, Errors> {
         },
         stages,
         nat,
-        warnings: warnings(rejects, logs),
+        warnings: [read.warnings, warnings(rejects, logs, found.sets.empty())].concat(),
     })
 }
+
+/// The objects of a file, in JSON or as nft reads it, and the lines of its rules.
+fn ruleset(text: &str) -> Result<text::Ruleset, Errors> {
+    if !text.trim_start().starts_with('{') {
+        return text::parse(text);
+    }
+    let root: Value = serde_json::from_str(text).map_err(|e| {
+        let line = u32::try_from(e.line()).unwrap_or(1).max(1);
+        vec![(line, format!("no JSON: {e}"))]
+    })?;
+    let Value::Object(mut root) = root else {
+        return Err(vec![(1, EXPECTED.into())]);
+    };
+    let Some(Value::Array(objects)) = root.remove("nftables") else {
+        return Err(vec![(1, EXPECTED.into())]);
+    };
+    if objects.len() > MAX_OBJECTS {
+        return Err(vec![(1, format!("more than {MAX_OBJECTS} objects"))]);
+    }
+    Ok(text::Ruleset {
+        objects,
+        lines: rule_lines(text),
+        warnings: Vec::new(),
+    })
+}
+
+/// Of JSON that is something else.
+const EXPECTED: &str = "expected {\"nftables\": [...]}, as 'nft -j list ruleset' prints it";
 
 /// The place of a chain's policy.
 fn policy_of(chain: &str, rules: &HashMap<String, Vec<(&Value, u32)>>) -> Arc<RulePlace> {
@@ -158,7 +176,7 @@ fn policy_of(chain: &str, rules: &HashMap<String, Vec<(&Value, u32)>>) -> Arc<Ru
 }
 
 /// What is said once for all rules.
-fn warnings(rejects: usize, logs: usize) -> Vec<String> {
+fn warnings(rejects: usize, logs: usize, empty: usize) -> Vec<String> {
     let mut all = Vec::new();
     if rejects > 0 {
         all.push(format!(
@@ -167,6 +185,12 @@ fn warnings(rejects: usize, logs: usize) -> Vec<String> {
     }
     if logs > 0 {
         all.push(format!("{logs} log statements do nothing"));
+    }
+    if empty > 0 {
+        all.push(format!(
+            "{empty} times, rules ask for sets that programs or time change, and that the file leaves empty: they are \
+             empty here"
+        ));
     }
     all
 }

@@ -12,6 +12,8 @@ const MAX_VALUES: usize = 100_000;
 pub struct Sets<'a> {
     sets: HashMap<(String, String), &'a Value>,
     maps: HashMap<(String, String), &'a Value>,
+    /// How often sets have been asked for that something else fills.
+    empty: std::cell::Cell<usize>,
 }
 
 /// An element without its comment or counter.
@@ -19,18 +21,23 @@ pub fn plain(e: &Value) -> &Value {
     e.get("elem").and_then(|e| e.get("val")).unwrap_or(e)
 }
 
-/// What rules, or time, change is not what stands in the file.
-fn unchanging(body: &Value, name: &str) -> Result<(), String> {
-    for (flag, what) in [
-        ("dynamic", "that rules change"),
-        ("timeout", "whose elements expire"),
-    ] {
-        let flags = body.get("flags").and_then(Value::as_array);
-        if flags.is_some_and(|f| f.iter().any(|f| f == flag)) {
-            return Err(format!("set '@{name}' {what}"));
-        }
+/// What rules, or time, change is not what stands in the file; but what is empty there is filled by none of the rules
+/// that are read, as those that fill sets are refused. Gives back whether it is such a one.
+fn unchanging(body: &Value, name: &str) -> Result<bool, String> {
+    let flags = body.get("flags").and_then(Value::as_array);
+    let is = |flag: &str| flags.is_some_and(|f| f.iter().any(|f| f == flag));
+    let elements = body.get("elem").and_then(Value::as_array);
+    let changes = is("dynamic") || is("timeout");
+    if !changes || elements.is_none_or(Vec::is_empty) {
+        return Ok(changes);
     }
-    Ok(())
+    let expires =
+        |e: &Value| e.pointer("/elem/timeout").is_some() || e.pointer("/elem/expires").is_some();
+    let expires = body.get("timeout").is_some() || elements.is_some_and(|l| l.iter().any(expires));
+    match expires {
+        true => Err(format!("set '@{name}' whose elements expire")),
+        false => Ok(false),
+    }
 }
 
 impl<'a> Sets<'a> {
@@ -46,11 +53,20 @@ impl<'a> Sets<'a> {
             .insert((table.to_string(), name.to_string()), body);
     }
 
+    /// How often sets have been asked for that the file leaves empty, for something else to fill them.
+    pub fn empty(&self) -> usize {
+        self.empty.get()
+    }
+
+    fn note(&self, empty: bool) {
+        self.empty.set(self.empty.get() + usize::from(empty));
+    }
+
     /// The pairs of a map by name; `None`: it has none.
     pub fn map(&self, table: &str, name: &str) -> Result<Option<&'a Vec<Value>>, String> {
         let map = self.maps.get(&(table.to_string(), name.to_string()));
         let map = map.ok_or_else(|| format!("map '@{name}' is not in the file"))?;
-        unchanging(map, name)?;
+        self.note(unchanging(map, name)?);
         Ok(map.get("elem").and_then(Value::as_array))
     }
 
@@ -66,7 +82,7 @@ impl<'a> Sets<'a> {
                     .sets
                     .get(&(table.to_string(), name.to_string()))
                     .ok_or_else(|| format!("set '@{name}' is not in the file"))?;
-                unchanging(set, name)?;
+                self.note(unchanging(set, name)?);
                 match set.get("elem") {
                     Some(e) => e,
                     None => return Ok(out),

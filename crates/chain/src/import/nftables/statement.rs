@@ -3,6 +3,8 @@
 use super::cases::Case;
 use super::changes;
 use super::expr::{Draft, Reader};
+use super::limit::limit;
+use crate::import::asks::Question;
 use crate::import::chains::{ChainRule, Target};
 use crate::import::mark::{Change, MarkTest};
 use serde_json::Value;
@@ -94,7 +96,19 @@ impl Reader<'_> {
                 }
             }
             "vmap" => rule.cases = Some(self.verdict_map(v, table, d)?),
-            "limit" => d.limit(v, rule.cases.is_some())?,
+            "limit" => {
+                let question = Question::Limit(limit(v)?);
+                d.ask_counting("statement 'limit'", question, rule.cases.is_some())?;
+            }
+            // what it remembers is forwarded as all else is
+            "flow" => {}
+            "set" => {
+                let op = v.get("op").and_then(Value::as_str).unwrap_or("add");
+                let name = v.get("set").and_then(Value::as_str).unwrap_or("@set");
+                return Err(format!(
+                    "statement '{op} {name}' is not supported: rules do not change sets here"
+                ));
+            }
             other => return Err(format!("statement '{other}' is not supported")),
         }
         Ok(())
@@ -123,13 +137,9 @@ impl Rule {
             let text = "a verdict behind 'tcp option maxseg size set' is not supported: give it a rule of its own";
             errors.push(text.into());
         }
-        // what may come to no packet is refused where one comes to it
-        let idle = !d.marks.is_empty() || !d.interfaces.is_empty();
-        if !errors.is_empty() && !idle {
-            return Err(errors);
-        }
+        // what comes to no packet is in nobody's way: it is refused where one comes to it
         let refused = (!errors.is_empty()).then(|| errors.join("; "));
-        let rate = d.rate();
+        let asks = d.questions();
         let one = Case {
             tests: Vec::new(),
             interfaces: Vec::new(),
@@ -142,7 +152,7 @@ impl Rule {
             interfaces: [d.interfaces.clone(), case.interfaces].concat(),
             own: [d.own.clone(), case.own].concat(),
             marks: [d.marks.clone(), case.marks].concat(),
-            rate: rate.clone(),
+            asks: asks.clone(),
             changes: made.clone(),
             refused: refused.clone(),
             target: case.target.unwrap_or_else(|| target.clone()),

@@ -1,8 +1,9 @@
 //! Rule sets as `nft -j list ruleset` prints them.
 
 use super::*;
+use crate::import::asks::{Asked, Question};
 use crate::import::chains::Interfaces;
-use crate::import::limits::{Bucket, Limit};
+use crate::import::limits::Limit;
 use crate::import::rule::{Rule, Section, Traffic};
 
 fn request(family: Family, chain: Option<&'static str>) -> Request<'static> {
@@ -110,6 +111,10 @@ fn matches_become_expressions() {
         v4("in", "tcp flags", "\"syn\""),
         "tcp && tcp[13:1] & 2 != 0"
     );
+    assert_eq!(
+        v4("!", "tcp flags", "[\"syn\", \"ack\"]"),
+        "tcp && tcp[13:1] & 18 == 0"
+    );
     let masked = "{\"&\": [{\"payload\": {\"protocol\": \"tcp\", \"field\": \"flags\"}}, {\"|\": [\"syn\", \"ack\"]}]}";
     assert_eq!(v4("==", masked, "\"syn\""), "tcp && tcp[13:1] & 18 == 2");
     let both = format!(
@@ -200,7 +205,7 @@ fn what_cannot_be_expressed_is_refused_by_name() {
             "{}, {{\"limit\": {{}}}}, {{\"vmap\": {{}}}}",
             m("==", "ether saddr", "\"x\"")
         )),
-        "match on 'ether saddr' is not supported; statement 'limit' by name is not supported; \
+        "hardware address 'x'; statement 'limit' by name is not supported; \
          a 'vmap' without 'key' and 'data'"
     );
     assert_eq!(
@@ -403,11 +408,11 @@ fn maps_have_names() {
         ["4: allow tcp && dst port 22", "4: deny tcp && dst port 23"]
     );
     let e = parse(
-        &map(", \"flags\": [\"dynamic\"]"),
+        &map(", \"flags\": [\"timeout\"], \"timeout\": 60"),
         &request(Family::V4, None),
     )
     .unwrap_err();
-    assert!(e[0].1.contains("that rules change"), "{e:?}");
+    assert!(e[0].1.contains("whose elements expire"), "{e:?}");
 }
 
 /// A file with base chains (name, hook, priority, policy) that have a rule each.
@@ -503,20 +508,22 @@ fn rates() {
     );
     let set = |family, rule: &str| parse(&file(&[rule]), &request(family, None)).unwrap();
     let bucket = |set: &RuleSet| match set.sections[0].more.first() {
-        Some(Section::Rate {
-            bucket,
-            within,
-            beyond,
+        Some(Section::Ask {
+            asked,
+            holds,
+            fails,
             ..
-        }) => (Bucket::clone(bucket), *within, *beyond),
+        }) => (Asked::clone(asked), *holds, *fails),
         s => panic!("{s:?}"),
     };
-    let limit_of = |rate, per, burst, bytes, over| Limit {
-        rate,
-        per,
-        burst,
-        bytes,
-        over,
+    let limit_of = |rate, per, burst, bytes, over| {
+        Question::Limit(Limit {
+            rate,
+            per,
+            burst,
+            bytes,
+            over,
+        })
     };
     // both families share it: it has one name
     for family in [Family::V4, Family::V6] {
@@ -524,7 +531,7 @@ fn rates() {
         assert_eq!(lines(&set.rules), ["3: allow tcp", "3: allow all"]);
         let (bucket, within, beyond) = bucket(&set);
         assert_eq!(bucket.name, "limit_inet_f_forward_1");
-        assert_eq!(bucket.limit, limit_of(10, 60, 7, false, true));
+        assert_eq!(bucket.question, limit_of(10, 60, 7, false, true));
         let more = &set.sections[0].more;
         assert_eq!(more[within - 1], Section::Rules(Vec::new()));
         let Section::Rules(rules) = &more[beyond - 1] else {
@@ -534,7 +541,7 @@ fn rates() {
     }
     let bytes = ", \"burst\": 2, \"rate_unit\": \"kbytes\", \"burst_unit\": \"mbytes\"";
     let rule = format!("{}, {{\"drop\": null}}", limit(bytes));
-    let limit_found = bucket(&set(Family::V4, &rule)).0.limit;
+    let limit_found = bucket(&set(Family::V4, &rule)).0.question;
     assert_eq!(limit_found, limit_of(10_240, 60, 2_097_152, true, false));
     // who only logs asks nobody
     let rule = format!("{}, {{\"log\": null}}", limit(""));
@@ -561,4 +568,30 @@ fn rates() {
         ),
         [""; 0]
     );
+}
+
+/// Elements exclude each other: whichever takes a packet asks the rule's one bucket. Codes have names of their own.
+#[test]
+fn a_rate_behind_a_concatenation() {
+    let field =
+        |f: &str| format!("{{\"payload\": {{\"protocol\": \"icmpv6\", \"field\": \"{f}\"}}}}");
+    let key = format!("{{\"concat\": [{}, {}]}}", field("type"), field("code"));
+    let values = r#"{"set": [{"concat": ["packet-too-big", "no-route"]}, {"concat": ["parameter-problem", 1]}]}"#;
+    let limit = r#"{"limit": {"rate": 10, "per": "minute"}}, {"accept": null}"#;
+    let rule = format!("{}, {limit}", m("==", &key, values));
+    let set = parse(&file(&[&rule]), &request(Family::V6, None)).unwrap();
+    assert_eq!(
+        lines(&set.rules),
+        [
+            "3: allow icmp6 && icmp6[0:1] == 2 && icmp6[1:1] == 0",
+            "3: allow all"
+        ]
+    );
+    let more = set.sections[0].more.iter();
+    let names = more.filter_map(|s| match s {
+        Section::Ask { asked, .. } => Some(asked.name.as_str()),
+        Section::Rules(_) => None,
+        s => panic!("{s:?}"),
+    });
+    assert_eq!(names.collect::<Vec<_>>(), ["limit_inet_f_forward_1"; 2]);
 }

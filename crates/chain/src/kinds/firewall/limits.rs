@@ -1,23 +1,27 @@
-//! The buckets of rules with a rate; where they are asked is said by the sections of lists ([`super::sections`]).
+//! What elements keep for the questions of rules: buckets of rates, lists of addresses. Where these are asked is said
+//! by the sections of lists ([`super::sections`]).
 
 use super::Lines;
 use super::lists::Lists;
 use super::sections::LineList;
-use crate::import::Bucket;
 use crate::kinds::{ClickText, KindCx};
 use std::collections::BTreeMap;
 
-/// Most places where a function's lists ask for rates, those of groups of connections not counted.
+/// Most places where a function's lists ask elements, those of groups of connections not counted.
 const MAX_PLACES: usize = 4096;
 
-/// Declares the buckets of all lists: one for each rule, whatever it is in. What is wrong with them is said.
+/// Declares what all lists ask: one for each rule, whatever it is in, and one for each list of addresses by its name.
+/// What is wrong with them is said.
 pub(super) fn declare(t: &mut ClickText, cx: &mut KindCx<'_>, lists: [Option<&Lists>; 2]) {
-    let mut found: BTreeMap<String, Bucket> = BTreeMap::new();
+    let mut found: BTreeMap<String, String> = BTreeMap::new();
     let mut places = 0;
     let mut look = |lines: &Lines| {
-        for bucket in lines.all().flat_map(LineList::buckets) {
+        let nat = lines.nat.iter().flat_map(|n| n.lists());
+        for asked in lines.all().chain(nat).flat_map(LineList::questions) {
             places += 1;
-            found.insert(bucket.name.clone(), bucket.clone());
+            if let Some(text) = asked.declared() {
+                found.insert(asked.name.clone(), text);
+            }
         }
     };
     for l in lists.into_iter().flatten() {
@@ -28,19 +32,18 @@ pub(super) fn declare(t: &mut ClickText, cx: &mut KindCx<'_>, lists: [Option<&Li
     }
     if places > MAX_PLACES {
         cx.error_whole(format!(
-            "rates are asked at more than {MAX_PLACES} places of its lists, jumps written out"
+            "rates, strings and lists are asked at more than {MAX_PLACES} places of its lists, jumps written out"
         ));
     }
     if !found.is_empty() && cx.reader.share.workers > 1 {
-        let text = format!("{}: rules with a rate run on one worker", cx.name);
+        let text = format!(
+            "{}: rules that ask for rates, turns, or addresses seen before run on one worker",
+            cx.name
+        );
         let span = cx.span;
         cx.reader.error_hint(span, text, "give one worker");
     }
-    for (name, Bucket { limit, .. }) in found {
-        let bytes = if limit.bytes { ", BYTES true" } else { "" };
-        t.line(format!(
-            "{name} :: RateLimit({}, {}, BURST {}{bytes});",
-            limit.rate, limit.per, limit.burst
-        ));
+    for text in found.into_values() {
+        t.line(text);
     }
 }

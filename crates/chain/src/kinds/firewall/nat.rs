@@ -97,6 +97,11 @@ impl Firewall {
 }
 
 impl Translation {
+    /// The lists of rules.
+    pub fn lists(&self) -> impl Iterator<Item = &LineList> {
+        self.hooks.iter().flatten().map(|l| &l.lines)
+    }
+
     /// Of the rules of a file, which are about IPv6 if `six`; what is wrong with them is said.
     pub fn of(
         own: &OwnAddresses,

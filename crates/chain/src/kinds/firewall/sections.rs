@@ -1,14 +1,15 @@
-//! Lists in sections: what stands behind a rule that changes packets, or their marks, and goes on, or asks for a rate.
+//! Lists in sections: what stands behind a rule that changes packets, or their marks, and goes on, or asks an element.
 //!
 //! A section is a filter. Rules that decide lead out of the list, the others, by what they do to a packet, to the
 //! section behind them. All packets of a section have the same mark, of which the rules have been told already; the
 //! number of a packet's mark goes with it as its colour (Paint), and where a list begins differently for different
-//! marks, packets are told apart by it. Rates are asked by elements of their own, between filters (RateCheck).
+//! marks, packets are told apart by it. What an expression cannot ask is asked by elements of their own,
+//! between filters (RateCheck).
 
 use super::Line;
 use super::lists::{Lists, Passage, list};
 use super::stages::for_groups;
-use crate::import::{Bucket, Onward, Section, Sections, Step};
+use crate::import::{Asked, Onward, Section, Sections, Step};
 use crate::kinds::connections::Group;
 use crate::kinds::{ClickText, KindCx, discard};
 
@@ -84,16 +85,16 @@ impl LineList {
                     values: values.clone(),
                     none: *none,
                 },
-                Section::Rate {
-                    bucket,
+                Section::Ask {
+                    asked,
                     line,
-                    within,
-                    beyond,
-                } => Section::Rate {
-                    bucket: bucket.clone(),
+                    holds,
+                    fails,
+                } => Section::Ask {
+                    asked: asked.clone(),
                     line: *line,
-                    within: *within,
-                    beyond: *beyond,
+                    holds: *holds,
+                    fails: *fails,
                 },
             });
         }
@@ -108,7 +109,7 @@ impl LineList {
     pub fn all(&self) -> impl Iterator<Item = &Line> {
         let more = self.more.iter().flat_map(|s| match s {
             Section::Rules(lines) => lines.as_slice(),
-            Section::Connection { .. } | Section::Rate { .. } => &[],
+            Section::Connection { .. } | Section::Ask { .. } => &[],
         });
         self.lines.iter().chain(more)
     }
@@ -125,10 +126,10 @@ impl LineList {
         self.more.iter().any(by_mark) || self.all().any(sets)
     }
 
-    /// The buckets that are asked, as often as they are.
-    pub fn buckets(&self) -> impl Iterator<Item = &Bucket> {
+    /// What is asked of elements, as often as it is.
+    pub fn questions(&self) -> impl Iterator<Item = &Asked> {
         self.more.iter().filter_map(|s| match s {
-            Section::Rate { bucket, .. } => Some(bucket.as_ref()),
+            Section::Ask { asked, .. } => Some(asked.as_ref()),
             Section::Rules(_) | Section::Connection { .. } => None,
         })
     }
@@ -198,12 +199,12 @@ impl LineList {
                 None => w.lines(t, cx, n, &self.lines),
                 Some(Section::Rules(lines)) => w.lines(t, cx, n, lines),
                 Some(Section::Connection { values, none }) => w.connections(t, n, values, *none),
-                Some(Section::Rate {
-                    bucket,
-                    within,
-                    beyond,
+                Some(Section::Ask {
+                    asked,
+                    holds,
+                    fails,
                     ..
-                }) => w.rate(t, n, &bucket.name, [*within, *beyond]),
+                }) => w.ask(t, n, asked, (*holds, *fails)),
             }
         }
         for e in &w.edges {
@@ -301,13 +302,25 @@ impl Writer<'_> {
         Some(way.join(" -> "))
     }
 
-    /// Packets within the rate, and those beyond it.
-    fn rate(&mut self, t: &mut ClickText, n: usize, bucket: &str, goals: [usize; 2]) {
+    /// Packets of which it holds, and the others.
+    fn ask(&mut self, t: &mut ClickText, n: usize, asked: &Asked, (holds, fails): (usize, usize)) {
         let element = self.section(n);
-        t.line(format!("{element} :: RateCheck({bucket});"));
-        for (k, to) in goals.into_iter().enumerate() {
-            let to = self.section(to);
-            self.edges.push(format!("{element}[{k}] -> {to};"));
+        let (before, text, behind, outputs) = asked.element();
+        let mut asks = element.clone();
+        if !before.is_empty() {
+            // packets come to what stands in front
+            asks = format!("{element}_asks");
+            t.line(format!("{element} :: {before};"));
+            self.edges.push(format!("{element} -> {asks};"));
+        }
+        t.line(format!("{asks} :: {text};"));
+        let behind = match behind.is_empty() {
+            true => String::new(),
+            false => format!("{behind} -> "),
+        };
+        for k in 0..=outputs {
+            let to = self.section(if k < outputs { holds } else { fails });
+            self.edges.push(format!("{asks}[{k}] -> {behind}{to};"));
         }
     }
 

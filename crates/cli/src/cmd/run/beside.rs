@@ -47,6 +47,7 @@ impl Run {
             senders: vec![session.sender()],
             rules: Vec::new(),
             scaling: None,
+            watched: None,
         };
         let controls = control::start(args, &session.chain.name, open, how, server)?;
         Ok(Run {

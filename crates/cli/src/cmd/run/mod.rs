@@ -35,7 +35,7 @@ use onefold_sched::spec::Spec;
 use onefold_verify::generate::adapt::Adapter;
 use report::{json, print_program, print_text};
 use std::time::Duration;
-pub use workers::{Dispatch, Scaling, ScalingArg, Workers};
+pub use workers::{Dispatch, Scaling, ScalingArg, Watched, Workers, at_wrong};
 
 /// How the chain is executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -1,9 +1,8 @@
 //! A port of the chain, as the launcher has it: what is behind it, and its rings.
 
 use onefold_packet::{Pkt, Timestamp};
-use onefold_runtime::{Count, Loss, Port};
-use onefold_traffic::Histogram;
-use serde_json::{Value, json};
+use onefold_runtime::{Count, Histogram, Loss, Port};
+use serde_json::Value;
 
 /// Nothing that is stamped is in a chain for longer, ns.
 const LONGEST_STAY: u64 = 600_000_000_000;
@@ -70,12 +69,7 @@ impl Io {
     /// The key `latency` of a port in the report: how long packets that left here were in the chain, ns; `None`: none
     /// did.
     pub fn latency(&self) -> Option<Value> {
-        let told = self.stayed.told()?;
-        let buckets: Vec<(u64, u64)> = self.stayed.buckets().collect();
-        Some(json!({
-            "p50": told.p50, "p90": told.p90, "p99": told.p99, "p999": told.p999, "max": told.max, "mean": told.mean,
-            "buckets": buckets,
-        }))
+        crate::live::latency_json(&self.stayed)
     }
 }
 

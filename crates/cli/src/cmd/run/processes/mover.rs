@@ -544,8 +544,8 @@ impl Mover {
             let Some(output) = self.ios.get(i).and_then(|io| io.entry) else {
                 continue;
             };
-            let sheds = self.sheds(i);
-            if !sheds && self.packets.backlog(output) > 0 {
+            let room = self.room_at_entry(i, output);
+            if room.is_none() && self.packets.backlog(output) > 0 {
                 continue;
             }
             let left = self.limit.map_or(u64::MAX, |l| l.saturating_sub(self.came));
@@ -571,10 +571,10 @@ impl Mover {
             }
             look_at(&self.tap, &io.name, "in", &self.some, now);
             all += self.some.len();
-            match sheds {
-                true => self.drop_at_entry(i),
-                false => self.send(output)?,
+            if let Some(room) = room {
+                self.drop_at_entry(i, room);
             }
+            self.send(output)?;
         }
         Ok(all)
     }

@@ -9,7 +9,7 @@ use onefold_levers::sys::{self, Attributes};
 use onefold_levers::{Controller, Figures, Setup, Shared, Way};
 use onefold_nf::Plan;
 use onefold_sched::spec::Spec;
-use onefold_sched::{ChainSet, MILLISECOND, MOST_CHAINS};
+use onefold_sched::{MILLISECOND, MOST_CHAINS};
 use serde_json::{Value, json};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -229,11 +229,10 @@ impl Schedule {
         }
     }
 
-    /// Is a chain to be dropped where it enters?
+    /// How many packets of a chain may wait where it enters.
     #[inline]
-    pub fn sheds(&self, way: usize) -> bool {
-        let shed: ChainSet = self.shared.shed();
-        shed >> way & 1 != 0
+    pub fn admits(&self, way: usize) -> u32 {
+        self.shared.admits(way)
     }
 
     /// Packets that were, by port.

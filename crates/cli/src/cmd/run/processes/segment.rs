@@ -16,7 +16,7 @@ use onefold_element::ElemId;
 use onefold_engine::Executor;
 use onefold_engine::shadow::Shadow;
 use onefold_nf::service::{ServiceClock, publish, thread_time};
-use onefold_nf::{Channel, LONGEST_SLEEP, Memory, Plan, Region, Seat, State, Waker};
+use onefold_nf::{Channel, LONGEST_SLEEP, Memory, Plan, Region, Seat, State, Waker, WhenFull};
 use onefold_packet::Timestamp;
 use onefold_port_ring::{Packets, RingPort, Shared, lock};
 use onefold_runtime::{Clock, Polling, Port, PortSpec, Rhythm, Step, Worker};
@@ -259,21 +259,32 @@ impl Process {
     /// What came of a batch is seen by others.
     fn publish(&mut self, step: Option<Step>) -> Result<()> {
         let mut all = lock(&self.packets);
-        if step.is_none() && !all.is_blocked() {
-            return Ok(());
+        if !all.is_blocked() {
+            all.open();
+            if step.is_none() {
+                return Ok(());
+            }
         }
         if all.flush()? > 0 {
             // there was room
             self.blocked = None;
         }
-        if all.is_blocked() {
+        let full = self.region.nf(self.me).map(|b| b.orders().full());
+        let full = full.unwrap_or_default();
+        let by_way = self.gives_up && full == WhenFull::ByWay;
+        if !all.is_blocked() {
+            all.open();
+        } else if by_way {
+            self.blocked = None;
+            all.wait_by_way(Instant::now());
+        } else {
+            all.open();
             let since = *self.blocked.get_or_insert_with(Instant::now);
-            let full = self.region.nf(self.me).map(|b| b.orders().full());
-            if self.gives_up && since.elapsed() >= full.unwrap_or_default().patience() {
+            if self.gives_up && since.elapsed() >= full.patience() {
                 all.give_up();
             }
         }
-        settle(&mut all, &mut self.blocked, &self.region, self.me);
+        settle(&mut all, (&mut self.blocked, by_way), &self.region, self.me);
         if let Some(b) = self.region.nf(self.me) {
             let (said, counts) = (b.said(), all.counts());
             let batches = said.batches.load(Ordering::Relaxed);
@@ -325,7 +336,7 @@ impl Process {
             std::thread::sleep(BLOCKED_SLEEP);
             return Ok(());
         }
-        settle(&mut all, &mut self.blocked, &self.region, self.me);
+        settle(&mut all, (&mut self.blocked, false), &self.region, self.me);
         let Some(block) = self.region.nf(self.me) else {
             return Ok(());
         };
@@ -368,7 +379,7 @@ impl Process {
             all.flush()?;
             std::thread::sleep(BLOCKED_SLEEP);
         }
-        settle(&mut all, &mut self.blocked, &self.region, self.me);
+        settle(&mut all, (&mut self.blocked, false), &self.region, self.me);
         self.done = command;
         block.said().done.store(command, Ordering::Release);
         all.seat().ring(0);
@@ -460,12 +471,18 @@ fn device_ports(chain: &Chain, devices: Devices) -> Vec<PortSpec> {
 }
 
 /// What was taken in is done with, unless what came of it waits for room, and has not done so for long: then rings fill
-/// up, and whoever is in front waits, too.
-fn settle(all: &mut Packets, blocked: &mut Option<Instant>, region: &Region, me: u32) {
+/// up, and whoever is in front waits, too. Where only the inputs wait that lead to full rings (`by_way`), others'
+/// packets are done with.
+fn settle(
+    all: &mut Packets,
+    (blocked, by_way): (&mut Option<Instant>, bool),
+    region: &Region,
+    me: u32,
+) {
     let waits = all.is_blocked();
     if !waits {
         *blocked = None;
-    } else if blocked.is_none_or(|since| since.elapsed() < BLOCKED) {
+    } else if !by_way && blocked.is_none_or(|since| since.elapsed() < BLOCKED) {
         return;
     }
     if let Some(b) = region.nf(me) {

@@ -17,8 +17,8 @@ use onefold_runtime::{
     Clock, DispatchCounts, Dispatcher, Ending, Entrance, LiveReport, Port, QueueCounts, Queues,
     Rhythm, Tags,
 };
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long workers are waited for at the end, and packets that wait for room.
@@ -41,6 +41,7 @@ pub struct Dispatching {
     beside: Beside,
     ending: Arc<Ending>,
     way: Way,
+    watched: Watched,
     poll: Poll,
     duration: Option<Duration>,
     limit: Option<u64>,
@@ -178,12 +179,18 @@ impl Dispatching {
             ports,
             beside,
             ending,
+            watched: Watched::new(way.clone()),
             way,
             poll: args.poll,
             duration: args.duration,
             limit: args.limit,
             quiet: args.quiet,
         })
+    }
+
+    /// What it says while it runs.
+    pub fn watched(&self) -> &Watched {
+        &self.watched
     }
 
     /// How packets come to workers.
@@ -213,7 +220,7 @@ impl Dispatching {
             begin,
             ending: Arc::clone(&self.ending),
             alive,
-            way: self.way,
+            watched: self.watched,
             poll: self.poll,
             duration: self.duration,
             limit: self.limit,
@@ -242,7 +249,7 @@ pub struct Driver {
     begin: Arc<Gate>,
     ending: Arc<Ending>,
     alive: Arc<()>,
-    way: Way,
+    watched: Watched,
     poll: Poll,
     duration: Option<Duration>,
     limit: Option<u64>,
@@ -279,37 +286,21 @@ impl Driver {
     /// A device is broken, or a worker has failed.
     pub fn run(mut self) -> Result<Done> {
         let cpu = runner::thread_seconds();
-        let mut done = Done {
-            way: self.way.clone(),
-            counts: DispatchCounts::default(),
-            handed_over: 0,
-            untagged: 0,
-            taken: 0,
-            reports: Vec::new(),
-            cpu_seconds: 0.0,
-            interrupted: false,
-            core: None,
-        };
+        let mut done = self.watched.now();
         let beside = std::mem::replace(&mut self.beside, Beside::Queues(Arc::default()));
         match beside {
             Beside::Dispatcher(mut d) => {
                 done.core = self.core.filter(|c| merge::pin(*c));
                 let mut losses = Losses::default();
-                done.interrupted = self.dispatch(&mut d, &mut losses)?;
+                done.interrupted = self.dispatch(&mut d, &mut done, &mut losses)?;
                 self.drain(&mut d)?;
-                done.counts = d.counts();
-                done.taken = done.counts.dispatched;
-                done.reports = d.reports();
+                done.dispatched(&d);
                 losses.look(done.reports.iter());
             }
             Beside::Queues(counts) => {
-                done.interrupted = self.watch()?;
+                done.interrupted = self.watch(&mut done, &counts)?;
                 self.wait_for_workers();
-                done.counts.received = counts.received();
-                done.counts.dropped = counts.dropped();
-                done.handed_over = counts.handed_over();
-                done.untagged = counts.untagged();
-                done.taken = counts.taken();
+                done.handed(&counts);
             }
         }
         done.cpu_seconds = runner::thread_seconds() - cpu;
@@ -317,7 +308,7 @@ impl Driver {
     }
 
     /// Says when the run is to end. True: it was interrupted.
-    fn watch(&self) -> Result<bool> {
+    fn watch(&self, done: &mut Done, counts: &QueueCounts) -> Result<bool> {
         let fails = Fails(&self.begin);
         self.begin.wait()?;
         live::tell_running(self.quiet);
@@ -329,6 +320,8 @@ impl Driver {
         let mut interrupted = false;
         while !interrupted && !over() && !self.ending.is_asked() {
             std::thread::sleep(WATCH);
+            done.handed(counts);
+            self.watched.see(done);
             interrupted = runner::interrupted().load(Ordering::Relaxed);
         }
         self.ending.ask();
@@ -355,14 +348,14 @@ impl Driver {
     }
 
     /// Hands packets over until the run is to end. True: it was interrupted.
-    fn dispatch(&self, d: &mut Dispatcher, losses: &mut Losses) -> Result<bool> {
+    fn dispatch(&self, d: &mut Dispatcher, done: &mut Done, losses: &mut Losses) -> Result<bool> {
         let stops = Stops(&self.ending);
         let fails = Fails(&self.begin);
         self.begin.wait()?;
         d.start()?;
         live::tell_running(self.quiet);
         let mut rhythm = Rhythm::new(self.poll.polling());
-        let begun = self.clock.elapsed();
+        let (begun, cpu) = (self.clock.elapsed(), runner::thread_seconds());
         let mut left = self.limit.unwrap_or(u64::MAX);
         let mut interrupted = false;
         while left > 0 && !interrupted && !self.ending.is_asked() {
@@ -390,8 +383,11 @@ impl Driver {
                     break;
                 }
                 d.attend().iter().for_each(live::tell_of_link);
+                done.dispatched(d);
+                done.cpu_seconds = runner::thread_seconds() - cpu;
+                self.watched.see(done);
                 if losses.is_time() {
-                    losses.look(d.reports().iter());
+                    losses.look(done.reports.iter());
                 }
             }
             interrupted = runner::interrupted().load(Ordering::Relaxed);
@@ -401,7 +397,43 @@ impl Driver {
     }
 }
 
+/// How packets come to workers, as it was when the thread beside them last looked: for who asks while it runs.
+#[derive(Clone)]
+pub struct Watched(Arc<Mutex<Done>>);
+
+impl Watched {
+    fn new(way: Way) -> Watched {
+        Watched(Arc::new(Mutex::new(Done {
+            way,
+            counts: DispatchCounts::default(),
+            handed_over: 0,
+            untagged: 0,
+            taken: 0,
+            reports: Vec::new(),
+            cpu_seconds: 0.0,
+            interrupted: false,
+            core: None,
+        })))
+    }
+
+    /// As it was last.
+    pub fn now(&self) -> Done {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// This is how it is now; whoever asks at the same moment hears of what was before, as packets do not wait.
+    fn see(&self, done: &Done) {
+        if let Ok(mut last) = self.0.try_lock() {
+            last.clone_from(done);
+        }
+    }
+}
+
 /// What came of it.
+#[derive(Clone)]
 pub struct Done {
     way: Way,
     counts: DispatchCounts,
@@ -417,6 +449,22 @@ pub struct Done {
 }
 
 impl Done {
+    /// What a dispatcher has done so far.
+    fn dispatched(&mut self, d: &Dispatcher) {
+        self.counts = d.counts();
+        self.taken = self.counts.dispatched;
+        self.reports = d.reports();
+    }
+
+    /// What workers have handed to each other so far.
+    fn handed(&mut self, counts: &QueueCounts) {
+        self.counts.received = counts.received();
+        self.counts.dropped = counts.dropped();
+        self.handed_over = counts.handed_over();
+        self.untagged = counts.untagged();
+        self.taken = counts.taken();
+    }
+
     /// Packets that workers must have got.
     pub fn given(&self) -> u64 {
         self.taken

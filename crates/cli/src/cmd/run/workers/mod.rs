@@ -11,7 +11,9 @@ mod thread;
 mod way;
 
 pub use count::{ScalingArg, Workers, groups};
+pub use dispatch::Watched;
 pub use prepare::graph;
+pub use report::at_wrong;
 pub use scaling::Scaling;
 pub use way::{Dispatch, first_tag};
 
@@ -158,7 +160,8 @@ pub fn run(args: &Args, captures: bool) -> Result<u8> {
             in_groups(args, ready, d, open, clock)?
         }
         d => {
-            let controls = controls(args, &ready, open, clock, None)?;
+            let watched = d.as_ref().map(|d| d.watched().clone());
+            let controls = controls(args, &ready, open, clock, (None, watched))?;
             let (ended, done) = threads(ready, d, clock)?;
             drop(controls);
             AllEnded {
@@ -189,7 +192,7 @@ fn controls(
     ready: &[Ready],
     (open, server): (Vec<OpenPort>, Option<Server>),
     clock: Clock,
-    scaling: Option<Arc<Scaling>>,
+    (scaling, watched): (Option<Arc<Scaling>>, Option<Watched>),
 ) -> Result<Option<Controls>> {
     let sessions = ready.iter().filter_map(|r| r.session.as_ref());
     let senders: Vec<_> = sessions.map(Session::sender).collect();
@@ -200,6 +203,7 @@ fn controls(
         senders,
         rules: partition.map_or(Vec::new(), |p| p.partition.ports().to_vec()),
         scaling,
+        watched,
     };
     let start = |r: &Ready| control::start(args, &r.chain.name, open, how, server);
     first.map(start).transpose()
@@ -344,6 +348,7 @@ fn in_groups(
     let cores = merge::cores();
     let enough = cores.len() >= workers;
     let core = |n: usize| cores.get(n).copied().filter(|_| enough);
+    let watched = dispatching.watched().clone();
     let (ends, driver) = dispatching.apart(workers, core(workers), clock);
     let common = driver.common();
     let mut mail = Vec::new();
@@ -359,7 +364,8 @@ fn in_groups(
     let scaling = Scaling::new(range, groups, threads, Arc::clone(&common.ending), how);
     let map = scaling.map();
     let scaling = args.workers.is_range().then(|| Arc::new(scaling));
-    let controls = controls(args, &ready, open, clock, scaling.clone())?;
+    let watched = Some(watched);
+    let controls = controls(args, &ready, open, clock, (scaling.clone(), watched))?;
     let mut own: Vec<Vec<Group>> = (0..workers).map(|_| Vec::new()).collect();
     for (number, (ready, end)) in ready.into_iter().zip(ends).enumerate() {
         let thread = map.get(number).and_then(|w| own.get_mut(*w));

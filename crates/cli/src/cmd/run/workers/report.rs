@@ -12,7 +12,7 @@ use onefold_engine::shadow::Report;
 use onefold_runtime::AT_WRONG_WORKER;
 
 /// Packets that have come to this worker, or have left it, although another one has their flow.
-fn at_wrong(o: &Outcome) -> u64 {
+pub fn at_wrong(o: &Outcome) -> u64 {
     let counters = o.interfaces.iter().flat_map(|i| &i.counters);
     counters
         .filter(|c| c.0 == AT_WRONG_WORKER)

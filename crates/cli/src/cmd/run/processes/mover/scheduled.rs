@@ -33,25 +33,36 @@ impl Mover {
         }
     }
 
-    /// Is what enters here dropped at present?
-    pub(super) fn sheds(&self, io: usize) -> bool {
-        let way = self.ios.get(io).and_then(|io| io.way);
-        let schedule = self.scheduling.as_ref().map(Scheduling::schedule);
-        way.zip(schedule).is_some_and(|(way, s)| s.sheds(way))
+    /// How many more packets may go in here at present, as far as a policy has something to say of it.
+    pub(super) fn room_at_entry(&mut self, io: usize, output: usize) -> Option<usize> {
+        let way = self.ios.get(io).and_then(|io| io.way)?;
+        let most = self.scheduling.as_ref()?.schedule().admits(way);
+        if most == u32::MAX {
+            return None;
+        }
+        if most == 0 || self.packets.backlog(output) > 0 {
+            return Some(0);
+        }
+        Some(most.saturating_sub(self.packets.seat().waiting(output)) as usize)
     }
 
-    /// What is in `some` is dropped where it would enter.
-    pub(super) fn drop_at_entry(&mut self, io: usize) {
-        let n = self.some.len() as u64;
+    /// All but the first `keep` packets of `some` are dropped where they would enter.
+    pub(super) fn drop_at_entry(&mut self, io: usize, keep: usize) {
+        let n = self.some.len().saturating_sub(keep) as u64;
+        if n == 0 {
+            return;
+        }
         self.came += n;
         self.shed += n;
         let way = self.ios.get(io).and_then(|io| io.way);
         if let (Some(way), Some(s)) = (way, &self.scheduling) {
             s.schedule().shared.count_shed(way, n);
         }
-        for p in self.some.iter_mut().filter(|p| p.is_borrowed()) {
-            drop(p.detach());
+        for mut p in self.some.drain(keep..) {
+            if p.is_borrowed() {
+                drop(p.detach());
+            }
+            self.free.push(p);
         }
-        self.free.append(&mut self.some);
     }
 }
