@@ -44,8 +44,6 @@ pub struct Reasons {
     pub unfit: &'static str,
     /// The table is full of flows that may not be evicted.
     pub full: &'static str,
-    /// A later fragment has waited in vain.
-    pub no_first: &'static str,
 }
 
 macro_rules! reasons {
@@ -60,7 +58,6 @@ macro_rules! reasons {
             no_room: concat!($class, ": no free port or address"),
             unfit: concat!($class, ": pattern rewrites too much"),
             full: concat!($class, ": mapping capacity reached"),
-            no_first: concat!($class, ": no first fragment came"),
         }
     };
 }

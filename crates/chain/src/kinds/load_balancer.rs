@@ -6,8 +6,7 @@
 
 use super::side::Side;
 use super::{
-    ClickText, Encap, FRAGMENTED, HELD, ICMP_ERRORS, KindCx, NOT_IP4, VLAN_TAGGED, WRONG_SIDE,
-    discard,
+    ClickText, Encap, FRAGMENTED, ICMP_ERRORS, KindCx, NOT_IP4, VLAN_TAGGED, WRONG_SIDE, discard,
 };
 use crate::file::Loc;
 use schemars::JsonSchema;
@@ -131,7 +130,7 @@ impl LoadBalancer {
         }
         t.line(");");
         t.line(format!(
-            "rw :: IPRewriter(servers, pass 2, TAKE_OVER false, TCP_HANDSHAKE true, FRAGMENTS {FRAGMENTED}, HOLD {HELD});"
+            "rw :: IPRewriter(servers, pass 2, TAKE_OVER false, TCP_HANDSHAKE true, FRAGMENTS {FRAGMENTED});"
         ));
         self.ways(cx, &mut t, vip);
         t.finish()

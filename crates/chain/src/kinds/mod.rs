@@ -169,8 +169,6 @@ pub(crate) const ICMP_ERRORS: &str =
 pub(crate) const WRONG_SIDE: &str = "ICMP error from the wrong side of its flow";
 /// Fragmented packets whose later fragments find the way of the first one.
 pub(crate) const FRAGMENTED: u32 = 4096;
-/// Fragments that have overtaken their first one and wait for it.
-pub(crate) const HELD: u32 = 64;
 
 /// How a function that works on IP packets puts its frames together. Where the port is a network interface, its MAC
 /// address is taken for `mac`, and neighbours are asked for instead of `next-hop`.

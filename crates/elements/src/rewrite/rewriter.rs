@@ -17,8 +17,7 @@
 //! `TCP_HANDSHAKE true` (not Click's): a connection has TCP_TIMEOUT once both sides have acknowledged something, not
 //! only once both have sent data.
 //!
-//! `FRAGMENTS n` (not Click's either): later fragments go where the first one went; with `HOLD n` those that overtake
-//! it wait for it. See [`super::fragments`].
+//! `FRAGMENTS n` (not Click's either): later fragments go where the first one went; see [`super::fragments`].
 //!
 //! FastClick's keywords `USE_CACHE` and `HANDLE_MIGRATION` are accepted; they change nothing that can be seen.
 //!
@@ -36,7 +35,6 @@
 //! - a pattern that is written to a handler must have numeric addresses;
 //! - random variations are drawn by the engine's generator.
 
-use super::fragments::HeldFragments;
 use super::settings::{read_seconds, settings};
 use super::spec::{SpecScope, parse};
 use super::{handlers, named_pattern_sets};
@@ -58,8 +56,6 @@ use onefold_packet::{Pkt, Timestamp};
 
 /// The sweep.
 const SWEEP: TimerId = 0;
-/// Fragments have waited for long enough.
-pub(super) const WAITING: TimerId = 1;
 
 /// A rewriter. Its bindings are in the store.
 #[derive(Debug, Clone)]
@@ -75,7 +71,6 @@ pub(super) struct Rewriter {
     pub(super) fragments: u32,
     /// TCP's control bits that count as data.
     pub(super) acks: u8,
-    pub(super) held: HeldFragments,
     sweep_every: Timestamp,
     ninputs: usize,
 }
@@ -141,7 +136,6 @@ impl Rewriter {
             annos: Annos::default(),
             fragments: 0,
             acks: 0,
-            held: HeldFragments::default(),
             sweep_every: Timestamp::ZERO,
             ninputs: 0,
         }
@@ -436,7 +430,6 @@ impl Element for Rewriter {
     ) -> Result<(), ConfigErrors> {
         let settings = settings(self.kind, args);
         (self.annos, self.fragments) = (settings.annos, settings.fragments);
-        self.held.most = settings.hold as usize;
         let mut table = FlowTable::new();
         self.read_capacity(&mut table, args, cx);
         let mut interval = 15 * 60;
@@ -544,7 +537,7 @@ impl Element for Rewriter {
         };
         let Some(s) = self.key(w.table, a) else {
             if self.fragments > 0 && !a.first && self.kind.takes(a.proto) {
-                return self.follow(&a, p, cx, true);
+                return self.follow(&a, p, cx);
             }
             let u = self.otherwise(port, cx);
             return self.leave(u, p, cx);
@@ -557,9 +550,6 @@ impl Element for Rewriter {
                 self.forward(&mut w, hit, &s.a, p);
             }
             None => self.miss(port, &s, p, cx),
-        }
-        if self.held.len() > 0 && self.leads(&s.a) {
-            self.release_held(&s.a, cx);
         }
     }
 
@@ -636,17 +626,7 @@ impl Element for Rewriter {
         }
     }
 
-    fn held(&self) -> usize {
-        self.held.len()
-    }
-    fn drain_held(&mut self, _: &mut Cx<'_>) -> Vec<Pkt> {
-        self.held.drain()
-    }
-
-    fn run_timer(&mut self, timer: TimerId, cx: &mut Cx<'_>) {
-        if timer == WAITING {
-            return self.expire_held(cx);
-        }
+    fn run_timer(&mut self, _: TimerId, cx: &mut Cx<'_>) {
         let now = cx.now;
         if let Some(t) = cx.store.get_mut::<FlowTable>(self.handle.table) {
             t.sweep(now);
@@ -668,6 +648,5 @@ impl Element for Rewriter {
         v.extend(&self.named);
         v
     }
-    onefold_element::element_takes!(held);
     element_any!();
 }

@@ -1,6 +1,5 @@
 //! Keywords of the rewriters: time-outs, tracking, annotations.
 
-use super::fragments::MAX_HELD;
 use onefold_element::args::{AnyArg, Args, Seconds, SizedAnno, split_words, unquote};
 use onefold_nat::apply::Annos;
 use onefold_nat::{CLASSES, MAX_FRAGMENTED, RewriterKind, Timeout, Track};
@@ -19,8 +18,6 @@ pub(super) struct Settings {
     pub handshake: bool,
     /// Packets whose later fragments are to follow.
     pub fragments: u32,
-    /// Fragments that wait for their first one.
-    pub hold: u32,
     pub annos: Annos,
 }
 
@@ -93,18 +90,12 @@ pub(super) fn settings(kind: RewriterKind, args: &mut Args<'_>) -> Settings {
     if !matches!(kind, RewriterKind::Addr | RewriterKind::AddrPair) {
         annos.dst = args.keyword("DST_ANNO").unwrap_or(true);
     }
-    let (mut fragments, mut hold) = (0, 0);
+    let mut fragments = 0;
     // the others translate later fragments as any packet
     if !matches!(kind, RewriterKind::Addr | RewriterKind::AddrPair) {
         fragments = args.keyword("FRAGMENTS").unwrap_or(0);
         if fragments > MAX_FRAGMENTED {
             args.error(format!("FRAGMENTS: out of range, 0 to {MAX_FRAGMENTED}"));
-        }
-        hold = args.keyword("HOLD").unwrap_or(0);
-        if hold > MAX_HELD || hold > 0 && fragments == 0 {
-            args.error(format!(
-                "HOLD: out of range, 0 to {MAX_HELD}, and it goes with FRAGMENTS"
-            ));
         }
     }
     let (endpoints, reserved) = mapping(kind, args);
@@ -121,7 +112,6 @@ pub(super) fn settings(kind: RewriterKind, args: &mut Args<'_>) -> Settings {
         reserved,
         handshake,
         fragments,
-        hold,
         annos,
     }
 }

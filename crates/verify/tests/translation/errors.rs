@@ -165,9 +165,6 @@ fn about_nothing_known() {
     e[10..12].fill(0);
     let sum = onefold_packet::checksum::internet(&e[..20]);
     e[10..12].copy_from_slice(&sum.to_be_bytes());
-    // its first one does not come
-    assert_eq!(r.lost(1, &frame(&e)), "");
-    r.wait(3);
     assert_ne!(r.lost(1, &frame(&e)), "");
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Filtering, Forward, Nat};
 use crate::file::Loc;
-use crate::kinds::{ClickText, FRAGMENTED, HELD, KindCx, WRONG_SIDE, discard};
+use crate::kinds::{ClickText, FRAGMENTED, KindCx, WRONG_SIDE, discard};
 use crate::workers::{Kind, Share, Translator};
 use onefold_click::source::Span;
 use onefold_partition::{Pool, slice_of};
@@ -146,7 +146,7 @@ impl Nat {
             false => "",
         };
         t.line(turned);
-        let promises = format!(", TAKE_OVER false, FRAGMENTS {FRAGMENTED}, HOLD {HELD}");
+        let promises = format!(", TAKE_OVER false, FRAGMENTS {FRAGMENTED}");
         t.line(format!("{options}{promises}, TCP_HANDSHAKE true"));
         if independent {
             t.line(", MAPPING endpoint");

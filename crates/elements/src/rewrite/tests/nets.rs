@@ -113,7 +113,7 @@ pub(super) const NETS: &[Spec<'static>] = &[
         (
             "rw",
             "IPRewriter",
-            "m, mapped 1 0, MAPPING endpoint, RESERVED \"tcp 1.0.0.2 2\", FRAGMENTS 2, HOLD 2",
+            "m, mapped 1 0, MAPPING endpoint, RESERVED \"tcp 1.0.0.2 2\", FRAGMENTS 2",
             2,
             2,
         ),

@@ -55,12 +55,6 @@ fn configuration_errors() {
         "drop, drop, FRAGMENTS 65537",
         &["FRAGMENTS: out of range, 0 to 65536"],
     );
-    for config in ["HOLD 4097, FRAGMENTS 1", "HOLD 1"] {
-        one(
-            &format!("drop, drop, {config}"),
-            &["HOLD: out of range, 0 to 4096, and it goes with FRAGMENTS"],
-        );
-    }
     one(
         "drop, mapped 0, MAPPING host, RESERVED \"icmp 1.0.0.1 1\"",
         &[
