@@ -648,5 +648,6 @@ impl Element for Rewriter {
         v.extend(&self.named);
         v
     }
+    onefold_element::element_takes!();
     element_any!();
 }

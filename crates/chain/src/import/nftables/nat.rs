@@ -90,7 +90,7 @@ fn jump(to: &str) -> ChainRule {
         interfaces: Vec::new(),
         own: Vec::new(),
         marks: Vec::new(),
-        rate: None,
+        asks: Vec::new(),
         changes: Vec::new(),
         target: Target::Jump(to.to_string()),
         refused: None,
