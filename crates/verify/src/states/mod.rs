@@ -266,7 +266,7 @@ fn draw(config: &Config, flows: usize, rng: &mut Rng) -> Symbol {
         fin: rng.one_in(10),
         rst: rng.one_in(60),
         payload: rng.one_in(2),
-        ack: rng.one_in(2),
+        ack: config.handshake && rng.one_in(2),
     };
     let t = &config.times;
     match rng.below(1_000_000) {
