@@ -70,7 +70,7 @@ fn client(kind: Kind, n: usize) -> FlowId {
 }
 
 /// Flow number `n` from outside, to a port that somebody may have.
-fn stranger(config: &Config, n: usize) -> FlowId {
+fn unseen(config: &Config, n: usize) -> FlowId {
     let (addr, first, ports) = config.outside();
     let n32 = n as u32;
     let at = first + (n % (ports + 1)) as u16;
@@ -86,7 +86,7 @@ fn stranger(config: &Config, n: usize) -> FlowId {
 /// address and port to different destinations.
 fn first(config: &Config, n: usize, input: usize) -> FlowId {
     if matches!(config.inputs.get(input), Some(config::Spec::Mapped(..))) {
-        return stranger(config, n);
+        return unseen(config, n);
     }
     let mut f = client(config.kind, n);
     if config.endpoints {

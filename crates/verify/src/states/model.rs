@@ -11,8 +11,8 @@
 //! 4. what is evicted is the flow without guarantee that would time out first; a sweep removes what has timed out, and
 //!    nothing else;
 //! 5. connections: closed, with data both ways, streaming: each has its time-out;
-//! 6. with `MAPPING endpoint` (`mappings.rs`): one outside address and port for all flows of an inside address and port,
-//!    which no other has.
+//! 6. with `MAPPING endpoint` (`mappings.rs`): one outside address and port for all flows of an inside address and
+//!    port, which no other has.
 
 use super::config::{Config, How, Kind, Pattern, Spec};
 use onefold_nat::FlowId;
@@ -358,7 +358,7 @@ impl Model {
             };
         }
         if let Some(Spec::Mapped(f, r)) = spec {
-            return self.from_stranger(a, now_ms, seen, [f, r]);
+            return self.from_unseen(a, now_ms, seen, [f, r]);
         }
         let (pattern, outputs) = match spec {
             Some(Spec::Keep(f, r)) => (None, [f, r]),

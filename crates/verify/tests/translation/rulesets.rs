@@ -1,4 +1,5 @@
-//! How translation by rulesets stands to what RFC 4787, 5382 and 5508 require: as Linux does it (docs/nat-behaviour.md).
+//! How translation by rulesets stands to what RFC 4787, 5382 and 5508 require: as Linux does it
+//! (docs/nat-behaviour.md).
 
 use super::Rig;
 use super::packets::*;

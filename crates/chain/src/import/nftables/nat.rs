@@ -75,8 +75,8 @@ fn goes_on(base: &str, chains: &mut HashMap<String, Vec<ChainRule>>, errors: &mu
                 continue;
             }
             let text = format!(
-                "'accept' in chain '{name}', which '{base}' jumps to: another chain of type nat is asked behind it, and \
-                 that can only be said of the base chain's own rules"
+                "'accept' in chain '{name}', which '{base}' jumps to: another chain of type nat is asked behind it, \
+                 and that can only be said of the base chain's own rules"
             );
             errors.push((r.line, text));
         }

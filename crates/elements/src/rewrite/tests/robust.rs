@@ -252,7 +252,8 @@ proptest::proptest! {
             ("err", "ICMPRewriter", "tcp ip udp addr pair ping", 1, 1),
             ("strict", "ICMPRewriter", "tcp ip udp addr pair ping, STRICT true, SOURCE own, UNMAPPED 0", 1, 1),
             ("own", "IPRewriter", "pattern 1.0.0.1 1 - - 0 1, keep 1 0, TAKE_OVER false, FRAGMENTS 2", 2, 2),
-            ("ends", "IPRewriter", "pattern 1.0.0.1 1-3 - - 0 1, mapped 1 0, MAPPING endpoint, GUARANTEE 0, MAPPING_CAPACITY 3", 2, 2),
+            ("ends", "IPRewriter", "pattern 1.0.0.1 1-3 - - 0 1, mapped 1 0, MAPPING endpoint, GUARANTEE 0, \
+                MAPPING_CAPACITY 3", 2, 2),
         ]).unwrap();
         let mut out = 0u64;
         let mut pushed = 0u64;
