@@ -155,7 +155,7 @@ impl Outside {
         let draw = u64::from(draw());
         let from = |(first, last): (u16, u16)| {
             let n = u64::from(last - first) + 1;
-            first + (draw * n >> 32) as u16
+            first + ((draw * n) >> 32) as u16
         };
         if !alike {
             return self.around((first, last), from((first, last)), None);
