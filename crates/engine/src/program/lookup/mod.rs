@@ -214,7 +214,7 @@ pub(crate) struct Lookup {
 }
 
 /// What has been made for a stage, and what of.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Made {
     rules: Arc<StageRules>,
     using: Using,
