@@ -211,8 +211,8 @@ impl Asleep {
         }
     }
 
-    /// So many ticks of work begin now, if there was nothing to do before; else right behind that, also where it was woken
-    /// late: nobody would have held it up on a core of its own.
+    /// So many ticks of work begin now, if there was nothing to do before; else right behind that, also where it was
+    /// woken late: nobody would have held it up on a core of its own.
     fn work(&mut self, ticks: u64, idle: bool) {
         let now = Instant::now();
         let took = Duration::from_nanos((ticks as f64 / self.rate.max(1e-3)) as u64);
