@@ -172,6 +172,11 @@ impl SharedLab {
         learnt
     }
 
+    /// Must it begin anew, as the kernel may not find ports that are free?
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.lab.translates().is_some() && self.chosen.is_crowded()
+    }
+
     fn next(&mut self) -> u64 {
         self.executions += 1;
         self.executions
