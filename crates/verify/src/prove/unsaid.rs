@@ -50,7 +50,9 @@ pub(super) fn partly(w: &mut World, c: &Cond, by: &HashMap<Read, &Got>) -> Partl
             false => (w.dd.or(holds, c.holds), w.dd.or(maybe, may)),
         };
         cause = cause.or(c.cause);
-        if maybe == NO || holds == YES {
+        // whatever the others are
+        let decided = if all { maybe == NO } else { holds == YES };
+        if decided {
             break;
         }
     }
