@@ -119,10 +119,10 @@ impl<'a> Cases<'a> {
                 rules.truncate(always);
                 let p = partly(w, &c.when, &by);
                 for (f, value) in [(p.holds, same + 1), (p.unsaid, UNSAID)] {
-                    rules.push(Rule {
-                        all: vec![f],
-                        value,
-                    });
+                    if f != NO {
+                        let all = Some(f).filter(|f| *f != YES).into_iter().collect();
+                        rules.push(Rule { all, value });
+                    }
                 }
                 trouble = trouble.or(p.cause.filter(|_| p.unsaid != NO));
             }
