@@ -75,7 +75,7 @@ mod tests {
     use onefold_element::model::{Base, FieldRef, ValueSet};
 
     /// A bit of the packet, or something that cannot be said.
-    fn field(bit: u32) -> FieldRef {
+    fn field(bit: u16) -> FieldRef {
         FieldRef {
             base: Base::Mac,
             bit,
@@ -90,7 +90,7 @@ mod tests {
         };
         match rng.below(if depth == 0 { 2 } else { 8 }) {
             0 => {
-                let read = Read::Field(field(rng.below(4) as u32));
+                let read = Read::Field(field(rng.below(4) as u16));
                 Cond::In(read, ValueSet::range(1, 1))
             }
             1 if rng.one_in(2) => Cond::Always,
