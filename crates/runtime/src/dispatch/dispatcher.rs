@@ -3,7 +3,7 @@
 use super::QUEUE;
 use super::bell::Bell;
 use super::check::Check;
-use super::patience::Patience;
+use super::patience::{Patience, Shares};
 use super::ring_port::{RingPort, Rings, Told, WorkerEnd};
 use crate::live::{LONGEST_SLEEP, Remark, wait_for};
 use crate::port::{LinkState, Loss, Port, PortError};
@@ -71,6 +71,8 @@ struct Lane {
     empty: RingConsumer<Pkt>,
     /// Packets of this batch for the worker.
     staged: Vec<Pkt>,
+    /// When that was last looked at, the worker had room for a batch.
+    has_room: bool,
 }
 
 struct Gate {
@@ -78,6 +80,7 @@ struct Gate {
     lanes: Vec<Lane>,
     told: Arc<Told>,
     patience: Patience,
+    shares: Shares,
     /// Found the worker's queue full.
     full: u64,
 }
@@ -86,12 +89,19 @@ impl Gate {
     /// Are packets left with the port, as workers have no room for `n`?
     #[inline]
     fn waits(&mut self, n: usize) -> bool {
-        let behind =
-            (self.lanes.iter_mut()).fold(0, |all, l| all + usize::from(!l.arriving.has_room(n)));
-        (behind > 0 || self.patience.is_waiting())
-            && self
-                .patience
-                .waits(behind, self.lanes.len(), Instant::now())
+        let (mut behind, mut some) = (false, false);
+        for l in &mut self.lanes {
+            l.has_room = l.arriving.has_room(n);
+            behind |= !l.has_room;
+            some |= l.has_room;
+        }
+        if !behind && !self.patience.is_waiting() {
+            return false;
+        }
+        let lanes = &self.lanes;
+        let has_room = |w: usize| lanes.get(w).is_none_or(|l| l.has_room);
+        let others = some.then(|| self.shares.of(has_room));
+        self.patience.waits(behind, others, Instant::now())
     }
 }
 
@@ -124,6 +134,7 @@ fn lane() -> (Lane, Rings) {
         leaving,
         empty,
         staged: Vec::new(),
+        has_room: true,
     };
     let rings = Rings {
         arriving,
@@ -167,6 +178,7 @@ impl Dispatcher {
                 lanes,
                 told,
                 patience: Patience::default(),
+                shares: Shares::new(workers.len()),
                 full: 0,
             });
         }
@@ -288,10 +300,11 @@ impl Dispatcher {
                 l.staged.push(p);
             }
         }
-        for (l, w) in g.lanes.iter_mut().zip(&self.workers) {
+        for (i, (l, w)) in g.lanes.iter_mut().zip(&self.workers).enumerate() {
             if l.staged.is_empty() {
                 continue;
             }
+            g.shares.count(i, l.staged.len());
             self.counts.dispatched += l.arriving.push_all(&mut l.staged) as u64;
             w.bell.ring();
             if !l.staged.is_empty() {
