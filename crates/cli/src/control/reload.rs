@@ -22,7 +22,8 @@ use onefold_runtime::{Clock, Sender, stand_back};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Longest time until a worker has looked at its mailbox.
@@ -65,6 +66,8 @@ pub struct Reloader {
     rules: Vec<PortRule>,
     /// What runs; held while something else is made.
     now: Mutex<Now>,
+    /// Frees what the last reload has replaced.
+    freeing: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// The chain that runs.
@@ -113,6 +116,7 @@ impl Reloader {
                 chain,
                 edits: Vec::new(),
             }),
+            freeing: Mutex::new(None),
         }
     }
 
@@ -204,6 +208,9 @@ impl Reloader {
     /// Makes it, has it installed, and says what happened.
     fn install(&self, plan: &Plan<'_>) -> Result<Value, Failure> {
         let begun = Instant::now();
+        let freeing = (self.freeing.lock().unwrap_or_else(PoisonError::into_inner)).take();
+        // a defect there has been told by the thread
+        let _ = freeing.map(JoinHandle::join);
         let (all, verdict) = self.make_beside(plan)?;
         let first = all.first().ok_or_else(nobody)?;
         let warnings = lines(&first.chain.warnings);
@@ -224,9 +231,7 @@ impl Reloader {
             dropped += i.taken.dropped;
             pause = pause.max(i.pause);
         }
-        // it takes a while, and no packet waits for it
-        installed.into_iter().for_each(|i| drop(i.old));
-        onefold_table::return_free_pages();
+        self.free(installed.into_iter().map(|i| i.old).collect());
         Ok(json!({
             "chain": name,
             "seconds": took.as_secs_f64(),
@@ -239,6 +244,19 @@ impl Reloader {
             "dropped": dropped,
             "warnings": warnings,
         }))
+    }
+
+    /// Frees what was replaced, in a thread that stands back behind the workers: it takes tens of milliseconds of
+    /// processor time, which nobody waits for. Of reloads in a row one is freed before the next is begun.
+    fn free(&self, old: Vec<Box<dyn Send>>) {
+        let thread = std::thread::Builder::new().name("freeing".into());
+        let thread = thread.spawn(move || {
+            stand_back();
+            drop(old);
+            onefold_table::return_free_pages();
+        });
+        // without a thread it was freed at once, with what the thread was to do
+        *self.freeing.lock().unwrap_or_else(PoisonError::into_inner) = thread.ok();
     }
 
     /// As [`Reloader::make`], in a thread that stands back behind the workers: packets do not pay for a proof.
