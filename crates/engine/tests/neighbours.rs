@@ -551,3 +551,37 @@ fn neighbours_of_ipv6() {
         all.compare();
     }
 }
+
+/// Each neighbour is an action of its own, and there may be 65,536: the flow table begins anew behind them, also where
+/// most of them have long gone.
+#[test]
+fn more_neighbours_than_there_are_actions() {
+    let text = router("").replace("10.0.1.1/24", "10.64.0.1/10");
+    let text = text.replace("10.0.1.0/24 1", "10.64.0.0/10 1");
+    let mut all = All::new(&text);
+    let host = |i: u32| [10, 64 + (i >> 16) as u8, (i >> 8) as u8, i as u8];
+    let hello = |i: u32| {
+        let [_, a, b, c] = host(i);
+        let (eth, me) = (EtherAddr([2, 0, 0, a, b, c]), EtherAddr([2, 0, 0, 0, 0, 2]));
+        let mut f = [&me.0[..], &eth.0, &[8, 6]].concat();
+        f.extend(arp::build(arp::REPLY, (eth, host(i)), (me, [10, 64, 0, 1])));
+        f.resize(60, 0);
+        (f, 0)
+    };
+    let one = |i: u32| (udp([10, 0, 0, 9], host(i), 5000), 1000);
+    const MANY: u32 = 67_000;
+    for first in (0..MANY).step_by(500) {
+        let hosts = first..first + 500;
+        all.batch("b", &hosts.clone().map(hello).collect::<Vec<_>>());
+        let frames: Vec<Frame> = hosts.flat_map(|i| [one(i), one(i)]).collect();
+        assert_eq!(all.batch("a", &frames).len(), 1000);
+    }
+    let stats = all.flows[0].stats();
+    assert_eq!(stats.cleared, 1, "{stats:?} {:?}", all.flows[0].causes());
+    // and packets are known again
+    let hits = all.hits();
+    let last: Vec<Frame> = (MANY - 100..MANY).flat_map(|i| [one(i), one(i)]).collect();
+    all.batch("a", &last);
+    assert!(all.hits() - hits >= 100, "{}", all.hits() - hits);
+    all.compare();
+}

@@ -420,8 +420,9 @@ impl Dispatcher {
 
     /// What it has done.
     pub fn counts(&self) -> DispatchCounts {
+        let now = Instant::now();
         DispatchCounts {
-            waited: self.gates.iter().map(|g| g.patience.waited()).sum(),
+            waited: self.gates.iter().map(|g| g.patience.waited(now)).sum(),
             ..self.counts
         }
     }

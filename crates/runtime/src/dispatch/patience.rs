@@ -123,9 +123,10 @@ impl Patience {
         self.wait.is_some()
     }
 
-    /// How long packets have been left with the port, in all waits that have ended.
-    pub fn waited(&self) -> Duration {
-        self.waited
+    /// How long packets have been left with the port so far.
+    pub fn waited(&self, now: Instant) -> Duration {
+        let wait = self.wait.map(|w| now.saturating_duration_since(w.since));
+        self.waited + wait.unwrap_or_default()
     }
 }
 
@@ -141,9 +142,12 @@ mod tests {
         for s in 0..100 {
             assert!(p.waits(true, None, t + Duration::from_secs(s)));
         }
-        assert!(p.is_waiting() && p.waited() == Duration::ZERO);
+        assert!(p.is_waiting() && p.waited(t + Duration::from_secs(99)) == Duration::from_secs(99));
         assert!(!p.waits(false, Some(1.0), t + Duration::from_secs(100)));
-        assert_eq!(p.waited(), Duration::from_secs(100));
+        assert_eq!(
+            p.waited(t + Duration::from_secs(200)),
+            Duration::from_secs(100)
+        );
         // and it has not cost anything of what there is for some
         assert!(p.waits(true, Some(1.0), t + Duration::from_secs(101)));
     }
@@ -159,7 +163,7 @@ mod tests {
             waited += u32::from(waits);
         }
         assert!((8_000..=11_000).contains(&waited), "{waited} of 100,000");
-        assert!(p.waited() <= MS * waited + MS);
+        assert!(p.waited(t + MS * 100_000) <= MS * waited + MS);
     }
 
     /// Of so many milliseconds of waits that last one each and follow one another: how many were waited.
@@ -197,7 +201,7 @@ mod tests {
             waited += u32::from(p.waits(ms % 3 == 0, Some(1.0), t + MS * ms));
         }
         assert!((8_000..=11_000).contains(&waited), "{waited} of 90,000");
-        assert_eq!(p.waited(), MS * waited);
+        assert_eq!(p.waited(t + MS * 90_000), MS * waited);
     }
 
     #[test]
