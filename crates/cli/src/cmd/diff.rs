@@ -235,6 +235,7 @@ impl Both {
             },
             "changes": all(&self.found.changes)?,
             "perhaps": all(&self.found.perhaps)?,
+            "more": self.found.more,
             "unknown": self.found.unknown,
             "ports": { "gone": self.found.gone, "added": self.found.added },
             "stages": self.found.stages,
@@ -254,8 +255,9 @@ impl Both {
             }
             "different" => {
                 let classes = if n == 1 { "class" } else { "classes" };
+                let least = if f.more > 0 { "at least " } else { "" };
                 crate::say!(
-                    "{both}: {n} {classes} of packets are treated differently ({seconds:.1} s)"
+                    "{both}: {least}{n} {classes} of packets are treated differently ({seconds:.1} s)"
                 );
             }
             _ => crate::say!(
@@ -287,6 +289,12 @@ impl Both {
         }
         if n > most {
             crate::say!("... and {} more classes (--all, --json)", n - most);
+        }
+        if f.more > 0 {
+            crate::say!(
+                "... and {} classes more of rules that differ, of which no packet was made",
+                f.more
+            );
         }
         for c in f.perhaps.iter().take(most) {
             crate::say!("perhaps, behind a state that no single packet makes, or of no packets:");

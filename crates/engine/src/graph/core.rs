@@ -363,6 +363,8 @@ impl Core {
             entry,
             at: self.now,
             decisions: Vec::new(),
+            passed: Vec::new(),
+            passed_in_all: 0,
             outputs: Vec::new(),
             drops: Vec::new(),
             transmitted: 0,
@@ -579,13 +581,7 @@ impl Host for Core {
     }
     fn trace(&mut self, elem: ElemId, argument: Option<usize>, text: String) {
         let topo = self.topo.clone();
-        let Some(t) = self.trace.as_mut() else { return };
-        let at = t
-            .open
-            .iter()
-            .rev()
-            .find(|i| t.steps.get(**i).is_some_and(|s| s.element == elem));
-        let Some(step) = at.and_then(|i| t.steps.get_mut(*i)) else {
+        let Some(step) = self.trace.as_mut().and_then(|t| t.step_of(elem)) else {
             return;
         };
         let loc = match argument {
@@ -597,6 +593,19 @@ impl Host for Core {
             loc,
             text,
         });
+    }
+    fn trace_passed(&mut self, elem: ElemId, nearest: Vec<(usize, String)>, of: usize) {
+        let topo = self.topo.clone();
+        let Some(step) = self.trace.as_mut().and_then(|t| t.step_of(elem)) else {
+            return;
+        };
+        let one = |(i, text)| Decision {
+            argument: Some(i),
+            loc: topo.spec.arg_loc(elem.0 as usize, i),
+            text,
+        };
+        step.passed.extend(nearest.into_iter().map(one));
+        step.passed_in_all += of;
     }
     fn element_name(&self, elem: ElemId) -> String {
         let name = self.topo.names.get(elem.0 as usize);

@@ -44,6 +44,10 @@ pub struct TraceStep {
     pub at: onefold_packet::Timestamp,
     /// What it decided.
     pub decisions: Vec<Decision>,
+    /// Of a list of rules: those before the one that decided, nearest first, and why they did not; not all of them.
+    pub passed: Vec<Decision>,
+    /// So many in all.
+    pub passed_in_all: usize,
     /// Outputs that packets left at, in order, with their lengths.
     pub outputs: Vec<(Port, usize)>,
     /// Reasons of drops.
@@ -62,6 +66,15 @@ pub(crate) struct Trace {
     pub truncated: bool,
     /// Only the elements are noted, once per visit; elements are not asked what they decide.
     pub visits: Option<Vec<Visit>>,
+}
+
+impl Trace {
+    /// The innermost step of an element that is under way.
+    pub fn step_of(&mut self, elem: ElemId) -> Option<&mut TraceStep> {
+        let is = |i: &&usize| self.steps.get(**i).is_some_and(|s| s.element == elem);
+        let at = self.open.iter().rev().find(is).copied()?;
+        self.steps.get_mut(at)
+    }
 }
 
 /// Most steps that a trace keeps.

@@ -270,9 +270,7 @@ impl<'a> Terms<'a> {
         if x.len() != y.len() {
             return match (&a.end, &b.end) {
                 (End::Output { .. }, End::Output { .. }) => Like::Rewriting,
-                (End::Drop { .. }, End::Output { .. }) | (End::Output { .. }, End::Drop { .. }) => {
-                    Like::Verdict
-                }
+                (End::Drop { .. }, o) | (o, End::Drop { .. }) if goes_on(o) => Like::Verdict,
                 _ => Like::Unknown("bindings are made on one way only".into()),
             };
         }
@@ -429,9 +427,8 @@ impl<'a> Terms<'a> {
     ) -> Option<Like> {
         match (a, b) {
             (End::Drop { .. }, End::Drop { .. }) | (End::Unreachable, End::Unreachable) => None,
-            (End::Drop { .. }, End::Output { .. }) | (End::Output { .. }, End::Drop { .. }) => {
-                Some(Like::Verdict)
-            }
+            // a packet that goes on may leave, or be dropped later
+            (End::Drop { .. }, o) | (o, End::Drop { .. }) if goes_on(o) => Some(Like::Verdict),
             (
                 End::Output { sink, image },
                 End::Output {
@@ -480,6 +477,16 @@ impl<'a> Terms<'a> {
                 "one of them ends there, and the other goes on".into(),
             )),
         }
+    }
+}
+
+/// Does the packet leave, or go on in other stages?
+fn goes_on(e: &End) -> bool {
+    match e {
+        End::Output { .. } | End::Ask { .. } | End::Write { .. } | End::Goto(_) | End::Fork(_) => {
+            true
+        }
+        End::Drop { .. } | End::Punt { .. } | End::Unreachable => false,
     }
 }
 

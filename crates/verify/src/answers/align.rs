@@ -10,6 +10,7 @@ use super::filters::{Exists, FilterList, exists};
 use crate::cubes::both;
 use onefold_synth::Program;
 use onefold_synth::program::Filter;
+use std::cell::Cell;
 use std::collections::HashMap;
 
 /// Two lists, aligned.
@@ -113,9 +114,21 @@ pub struct Lists<'a> {
     pub new: &'a FilterList,
     /// Lines that take all packets that they say they take; others take none away from later ones.
     pub exact: [&'a dyn Fn(usize) -> bool; 2],
+    /// So many lines may be looked at, pair by pair; what is left of it.
+    pub work: &'a Cell<u64>,
 }
 
+/// Lines that may be looked at for two lists, or two chains: a few seconds.
+pub const WORK: u64 = 60_000_000;
+
 impl Lists<'_> {
+    /// Is there work left for so many lines?
+    fn spend(&self, lines: usize) -> bool {
+        let left = self.work.get();
+        self.work.set(left.saturating_sub(lines as u64));
+        left >= lines as u64
+    }
+
     /// Tells `found` of every pair of lines that differ, as `like` says, and decide about a packet. It says whether to
     /// go on. False: a bound was reached, or it was ended, and there may be more.
     pub fn differing(
@@ -129,11 +142,19 @@ impl Lists<'_> {
             if like(i, j) {
                 return true;
             }
+            if !self.spend(1) {
+                *whole = false;
+                return false;
+            }
             let mut earlier: Vec<&Filter> = Vec::new();
             for (side, (list, until)) in [(self.old, i), (self.new, j)].into_iter().enumerate() {
                 let before = list.overlapping(f, until).into_iter();
                 let exact = before.filter(|k| self.exact.get(side).is_some_and(|e| e(*k)));
                 earlier.extend(exact.filter_map(|k| list.get(k)));
+            }
+            if !self.spend(earlier.len()) {
+                *whole = false;
+                return false;
             }
             match exists(self.program, f, &earlier, &mut |_| true) {
                 Exists::No => true,
@@ -273,6 +294,7 @@ mod tests {
                 old: &a.0,
                 new: &b.0,
                 exact: [&|_| true, &|_| true],
+                work: &Cell::new(WORK),
             };
             let mut told = Vec::new();
             let whole = lists.differing(&aligned, &mut like, &mut |d| {

@@ -7,6 +7,7 @@
 
 use super::differ::Compared;
 use super::trial::Trial;
+use super::ways::{Leaves, at_exit};
 use crate::cubes::both;
 use crate::generate::Port;
 use crate::reach::{Facts, Reach};
@@ -378,25 +379,6 @@ fn reached(c: &Compared<'_>, program: &Arc<Program>) -> (Reach, BTreeSet<(ElemId
         }
         known = now;
         round += 1;
-    }
-}
-
-/// What some bits are when a packet leaves.
-enum Leaves {
-    Is(Expr),
-    /// One of these.
-    Among(ValueSet),
-    Anything,
-}
-
-fn at_exit(image: &Image, bit: i32, bits: u8) -> Leaves {
-    let end = bit + i32::from(bits);
-    let near = |w: &&onefold_synth::program::Write| w.bit < end && w.bit + i32::from(w.bits) > bit;
-    let mut all = image.writes.iter().filter(near);
-    match (all.next(), all.next()) {
-        (None, _) => Leaves::Is(Expr::Of(Dim::Bits { bit, bits }, 0)),
-        (Some(w), None) if (w.bit, w.bits) == (bit, bits) => Leaves::Is(w.value),
-        _ => Leaves::Anything,
     }
 }
 

@@ -9,8 +9,9 @@
 //! for the other ([`super::actions::Terms`]).
 
 use super::actions::{Like, Side, Terms};
-use super::align::{Differing, Lists, align};
+use super::align::{Differing, Lists, WORK, align};
 use super::filters::FilterList;
+use super::ways::{self, Link, MAX_WAYS, Way};
 use crate::cubes::both;
 use crate::generate::Port;
 use crate::generate::solve::Maker;
@@ -20,11 +21,18 @@ use onefold_element::ElemId;
 use onefold_engine::Graph;
 use onefold_packet::Timestamp;
 use onefold_synth::Program;
-use onefold_synth::program::{Filter, Stage, StageId};
+use onefold_synth::program::{End, Filter, Stage, StageId, Step};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-/// Most classes that are told.
-pub const MAX_CHANGES: usize = 2_000;
+/// Most classes that are told, of those with a packet and of those without one; others are counted.
+pub const MAX_CHANGES: usize = 200;
+/// Most pairs of rules that differ and are sorted into classes.
+const MAX_DIFFERING: usize = 100_000;
+/// Frames that are tried in all.
+const TRIES: usize = 20_000;
+/// The same where each needs copies of both chains, as they remember what they have seen.
+const FRESH_TRIES: usize = 2_000;
 /// Most pairs of stages that are looked at.
 const MAX_PAIRS: usize = 4_000;
 /// Parts of a class for which packets are sought.
@@ -83,6 +91,8 @@ pub struct Differences {
     pub changes: Vec<Change>,
     /// Classes without one: they may need a state that no single packet makes, or be of no packets.
     pub perhaps: Vec<Change>,
+    /// So many more classes, of which no packet was made.
+    pub more: usize,
     /// What could not be compared, and why.
     pub unknown: BTreeSet<String>,
     /// Ports that packets enter at in the old chain only.
@@ -103,7 +113,7 @@ impl Differences {
     }
     /// Something could not be told.
     pub fn some_unknown(&self) -> bool {
-        !self.unknown.is_empty() || !self.perhaps.is_empty()
+        !self.unknown.is_empty() || !self.perhaps.is_empty() || self.more > 0
     }
 }
 
@@ -146,7 +156,7 @@ pub fn differences(
             sinks: side(new),
         },
     );
-    let mut queue: VecDeque<(StageId, StageId, String)> = VecDeque::new();
+    let mut queue: VecDeque<(Pair, String, Vec<Way>)> = VecDeque::new();
     for p in old.ports.iter().filter(|p| p.source.is_some()) {
         let q = new
             .ports
@@ -167,7 +177,7 @@ pub fn differences(
             continue;
         }
         match (stage(old, p.source), stage(new, q.source)) {
-            (Some(a), Some(b)) => queue.push_back((a, b, p.name.clone())),
+            (Some(a), Some(b)) => queue.push_back(((a, b), p.name.clone(), Vec::new())),
             _ => {
                 let port = &p.name;
                 out.unknown.insert(format!(
@@ -185,10 +195,11 @@ pub fn differences(
             out.added.push(q.name.clone());
         }
     }
-    let mut seen: BTreeSet<(StageId, StageId)> = BTreeSet::new();
+    let mut seen: BTreeSet<Pair> = BTreeSet::new();
     let mut trial = Trial::new(old, new);
-    while let Some((a, b, port)) = queue.pop_front() {
-        if !seen.insert((a, b)) {
+    let work = Cell::new(WORK);
+    while let Some((pair, port, ways)) = queue.pop_front() {
+        if !seen.insert(pair) {
             continue;
         }
         if seen.len() > MAX_PAIRS || !go_on() {
@@ -196,27 +207,56 @@ pub fn differences(
                 .insert("the comparison was ended before all was compared".into());
             break;
         }
-        let (classes, next) = stages(&mut terms, (a, b), &port, &mut out.unknown);
-        queue.extend(next.into_iter().map(|(a, b)| (a, b, port.clone())));
-        let entry = old.program.entries.iter().any(|e| e.stage == a);
+        let (classes, next) = stages(&mut terms, pair, (port.as_str(), &work), &mut out.unknown);
+        for (pair, links) in next {
+            queue.push_back((pair, port.clone(), onwards(&ways, links)));
+        }
+        let entry = old.program.entries.iter().any(|e| e.stage == pair.0);
         for mut c in classes {
-            if entry && go_on() {
-                c.change.frame = trial.show(&port, &c.parts);
+            let told = out.changes.len() < MAX_CHANGES && out.perhaps.len() < MAX_CHANGES;
+            if !told || trial.tries == 0 {
+                out.more += 1;
+                continue;
+            }
+            if go_on() {
+                let come = |part: &Filter| -> Vec<Filter> {
+                    let before = |w: &Way| ways::before(old.program, part, w);
+                    ways.iter().filter_map(before).collect()
+                };
+                let parts = match entry {
+                    true => c.parts,
+                    false => c.parts.iter().flat_map(come).collect(),
+                };
+                c.change.frame = trial.show(&port, &parts);
             }
             match c.change.frame {
                 Some(_) => out.changes.push(c.change),
                 None => out.perhaps.push(c.change),
             }
         }
-        if out.changes.len() >= MAX_CHANGES {
-            out.unknown
-                .insert(format!("more than {MAX_CHANGES} classes differ"));
-            break;
-        }
     }
     out.stages = seen.len();
     out
 }
+
+/// The ways to stages behind these, to which these links lead.
+fn onwards(ways: &[Way], links: Vec<Link>) -> Vec<Way> {
+    let mut all = Vec::new();
+    for l in links {
+        match ways {
+            [] => all.push(vec![l]),
+            ways => all.extend(ways.iter().map(|w| [&w[..], &[l.clone()]].concat())),
+        }
+    }
+    all.truncate(MAX_WAYS);
+    all
+}
+
+/// Stages of both.
+type Pair = (StageId, StageId);
+
+/// Pairs of stages where packets go on, and how they come there.
+type Onwards = BTreeMap<Pair, Vec<Link>>;
 
 /// Two stages, and what is known of their actions.
 struct Stages<'a> {
@@ -242,6 +282,28 @@ impl Stages<'_> {
                 _ => Like::Unknown("an action is not there".into()),
             });
         found.clone()
+    }
+
+    /// Packets of two rules go on in pairs of stages.
+    fn lead(
+        &self,
+        (i, j): (usize, usize),
+        to: Vec<Pair>,
+        (terms, next): (&Terms<'_>, &mut Onwards),
+    ) {
+        for pair in to {
+            let links = next.entry(pair).or_default();
+            let (Some(r), Some(q)) = (self.old.rules.get(i), self.new.rules.get(j)) else {
+                continue;
+            };
+            if links.len() < MAX_WAYS
+                && let Some(filter) = both(terms.old().program, &r.filter, &terms.filter(&q.filter))
+            {
+                let a = self.old.actions.get(r.action.0 as usize);
+                let image = a.and_then(ways::image);
+                links.push(Link { filter, image });
+            }
+        }
     }
 
     /// What a difference is told by; `by_old`: the rule that changed is the old list's.
@@ -273,11 +335,11 @@ fn action(s: &Stage, rule: usize) -> u32 {
 /// Compares two stages: classes that differ, and pairs of stages where packets go on.
 fn stages(
     terms: &mut Terms<'_>,
-    (a, b): (StageId, StageId),
-    port: &str,
+    (a, b): Pair,
+    (port, work): (&str, &Cell<u64>),
     unknown: &mut BTreeSet<String>,
-) -> (Vec<Class>, BTreeSet<(StageId, StageId)>) {
-    let mut next = BTreeSet::new();
+) -> (Vec<Class>, Onwards) {
+    let mut next = Onwards::new();
     let (old, new) = (terms.old().program, terms.new_side().program);
     let (Some(s), Some(t)) = (old.stages.get(a.0 as usize), new.stages.get(b.0 as usize)) else {
         unknown.insert("a stage is not there".into());
@@ -294,12 +356,14 @@ fn stages(
     let aligned = align(&x, &y, &mut |i, j| {
         matches!(both_of.compare(i, j, terms), Like::Same(_))
     });
-    let mut seen = BTreeSet::new();
+    let mut seen: BTreeMap<(u32, u32), usize> = BTreeMap::new();
     for (i, j) in &aligned.common {
-        if seen.insert((action(s, *i), action(t, *j)))
+        let known = seen.entry((action(s, *i), action(t, *j))).or_insert(0);
+        *known += 1;
+        if *known <= MAX_WAYS
             && let Like::Same(list) = both_of.compare(*i, *j, terms)
         {
-            next.extend(list);
+            both_of.lead((*i, *j), list, (&*terms, &mut next));
         }
     }
     let base = both(old, &s.known, &terms.filter(&t.known)).unwrap_or_default();
@@ -310,18 +374,19 @@ fn stages(
         old: &x,
         new: &y,
         exact: [&|_| true, &|_| true],
+        work,
     };
     let mut found = Vec::new();
     let mut like = |i: usize, j: usize| match both_of.compare(i, j, terms) {
         Like::Same(list) => {
-            next.extend(list);
+            both_of.lead((i, j), list, (&*terms, &mut next));
             true
         }
         _ => false,
     };
     let whole = lists.differing(&aligned, &mut like, &mut |d| {
         found.push(d);
-        found.len() < 100 * MAX_CHANGES
+        found.len() < MAX_DIFFERING
     });
     if !whole {
         unknown.insert(format!(
@@ -415,6 +480,17 @@ struct Trial<'a> {
     new: &'a Compared<'a>,
     maker: Maker,
     rng: Rng,
+    /// So many frames may be tried.
+    tries: usize,
+    /// Copies of both for all frames, where nothing is remembered of one.
+    copies: Option<[Graph; 2]>,
+}
+
+/// Does a chain remember what it has seen: are bindings made, or elements asked?
+fn remembers(p: &Program) -> bool {
+    let binds = |s: &Step| matches!(s, Step::Bind { .. });
+    let mut all = p.stages.iter().flat_map(|s| &s.actions);
+    all.any(|a| matches!(a.end, End::Ask { .. }) || a.steps.iter().any(binds))
 }
 
 /// When frames arrive.
@@ -430,7 +506,15 @@ pub fn leaves(c: &Compared<'_>, port: &str, frame: &[u8]) -> Vec<(String, Vec<u8
     else {
         return Vec::new();
     };
-    let mut graph = c.graph.fork();
+    left(&mut c.graph.fork(), c, (source, frame))
+}
+
+/// What leaves this copy of a chain's graph.
+fn left(
+    graph: &mut Graph,
+    c: &Compared<'_>,
+    (source, frame): (ElemId, &[u8]),
+) -> Vec<(String, Vec<u8>)> {
     graph.inject(source, frame, AT);
     let mut out = Vec::new();
     graph.drain_transmitted(|e, p| {
@@ -447,12 +531,32 @@ impl<'a> Trial<'a> {
     fn new(old: &'a Compared<'a>, new: &'a Compared<'a>) -> Trial<'a> {
         let mut maker = Maker::default();
         maker.tables = Tables::of(old.graph, old.program);
+        let fresh = remembers(old.program) || remembers(new.program);
         Trial {
+            tries: if fresh { FRESH_TRIES } else { TRIES },
+            copies: (!fresh).then(|| [old.graph.fork(), new.graph.fork()]),
             old,
             new,
             maker,
             rng: Rng::new(0xd1ff),
         }
+    }
+
+    /// Do both treat a frame differently?
+    fn differ(&mut self, port: &str, frame: &[u8]) -> bool {
+        if let Some([a, b]) = &mut self.copies {
+            let source = |c: &Compared<'_>| {
+                let p = c.ports.iter().find(|p| p.name == port)?;
+                p.source
+            };
+            let (Some(from), Some(to)) = (source(self.old), source(self.new)) else {
+                return false;
+            };
+            if left(a, self.old, (from, frame)) == left(b, self.new, (to, frame)) {
+                return false;
+            }
+        }
+        leaves(self.old, port, frame) != leaves(self.new, port, frame)
     }
 
     /// A frame of one of these parts that both treat differently.
@@ -464,7 +568,11 @@ impl<'a> Trial<'a> {
                     _ => self.maker.random_frame(part, &mut self.rng),
                 };
                 let Some(frame) = made else { continue };
-                if leaves(self.old, port, &frame) != leaves(self.new, port, &frame) {
+                if self.tries == 0 {
+                    return None;
+                }
+                self.tries -= 1;
+                if self.differ(port, &frame) {
                     return Some(frame);
                 }
             }

@@ -72,6 +72,8 @@ pub struct Finding {
     pub behind: bool,
     /// A frame that fits the rule, and about which one of the others decides, or would.
     pub frame: Option<Vec<u8>>,
+    /// The list that the frame is for, by number; where there is no frame, the first one that has the rule.
+    pub list: usize,
 }
 
 /// All that was found out about a list.
@@ -85,15 +87,19 @@ pub struct Findings {
     pub looked: usize,
 }
 
-/// Looks at the rules of a list in all its worlds. `rules` has each rule's arguments (one, unless a rule set's chains
-/// have made several of one rule); others are not looked at. `go_on` is told how many have been, and ends it.
+/// Looks at the rules of lists in all their worlds. A rule of several lists is odd where it is in all of them; numbers
+/// of arguments are those of all lists together. `rules` has each rule's arguments (one, unless several lists have it,
+/// or a rule set's chains have made several of one rule); others are not looked at. `policies` are those of them that
+/// belong together: what a rule set says of packets that no rule fits. `go_on` is told how many rules have been looked
+/// at, and ends it.
 pub fn look(
     worlds: &[List],
     rules: &[Vec<usize>],
+    policies: &[Vec<usize>],
     go_on: &mut dyn FnMut(usize) -> bool,
 ) -> Findings {
     let mut out = Findings::default();
-    let mut look = Look::new(worlds, rules);
+    let mut look = Look::new(worlds, rules, policies);
     for (i, rule) in rules.iter().enumerate() {
         if !go_on(i) {
             break;
@@ -116,6 +122,8 @@ enum Said {
 
 /// Who decides: a rule by number, or none.
 type Who = Option<u32>;
+/// A frame that shows something, and the list that it is for.
+type Shown = (Option<Vec<u8>>, usize);
 
 /// A list in one of its worlds.
 struct Side<'a> {
@@ -217,12 +225,16 @@ struct Look<'a> {
 }
 
 impl<'a> Look<'a> {
-    fn new(worlds: &'a [List], rules: &'a [Vec<usize>]) -> Look<'a> {
+    fn new(worlds: &'a [List], rules: &'a [Vec<usize>], policies: &[Vec<usize>]) -> Look<'a> {
         let mut number: BTreeMap<usize, u32> = BTreeMap::new();
         for (i, r) in rules.iter().enumerate() {
             number.extend(r.iter().map(|a| (*a, i as u32)));
         }
         let mut others = Vec::new();
+        for p in policies {
+            number.extend(p.iter().map(|a| (*a, (rules.len() + others.len()) as u32)));
+            others.push(p.first().copied().unwrap_or(usize::MAX));
+        }
         let mut sides = Vec::with_capacity(worlds.len());
         for w in worlds {
             let mut of: Vec<Who> = Vec::with_capacity(w.lines.len());
@@ -287,6 +299,7 @@ impl<'a> Look<'a> {
         }
         all.retain(|(w, l)| side(*w).is_some_and(|s| tightened(s.filter(*l), None).is_some()));
         let first = self.rules.get(rule as usize).and_then(|r| r.first());
+        let list = self.first_list(rule);
         let finding = |kind| Finding {
             kind,
             rule: first.copied().unwrap_or(0),
@@ -295,6 +308,7 @@ impl<'a> Look<'a> {
             more: false,
             behind: false,
             frame: None,
+            list,
         };
         if all.is_empty() {
             return Said::Found(finding(Kind::NeverMatches));
@@ -328,10 +342,16 @@ impl<'a> Look<'a> {
         }
     }
 
+    /// The first list that has a rule.
+    fn first_list(&self, rule: u32) -> usize {
+        let has = |s: &Side<'_>| s.lines.contains_key(&rule);
+        self.sides.iter().position(has).unwrap_or(0)
+    }
+
     /// Earlier rules take all packets: which ones decide about some, and what they do.
     fn covered(&mut self, rule: u32, mine: &[(usize, usize)], mut f: Finding) -> Said {
         let mut by: BTreeSet<Who> = BTreeSet::new();
-        let (mut same, mut other) = (None, None);
+        let (mut same, mut other): (Option<Shown>, Option<Shown>) = (None, None);
         let mut work = WORK;
         for (w, l) in mine {
             let Some(side) = self.sides.get(*w) else {
@@ -348,11 +368,12 @@ impl<'a> Look<'a> {
                     true => &mut same,
                     false => &mut other,
                 };
-                if to.as_ref().is_none_or(Option::is_none)
+                if to.as_ref().is_none_or(|shown| shown.0.is_none())
                     && let Some(both) = side.boxes.both(&cube, i)
                 {
                     let before = side.before(&both, i, rule);
-                    *to = Some(frame(side, (&self.maker, &mut self.rng), &both, &before, i));
+                    let frame = frame(side, (&self.maker, &mut self.rng), &both, &before, i);
+                    *to = Some((frame, *w));
                 }
             }
         }
@@ -361,7 +382,9 @@ impl<'a> Look<'a> {
             (None, Some(_)) => Kind::Contradicted,
             (Some(_), Some(_)) => Kind::Shadowed,
         };
-        f.frame = other.or(same).flatten();
+        if let Some((frame, list)) = other.or(same) {
+            (f.frame, f.list) = (frame, list);
+        }
         self.named(&mut f, by);
         Said::Found(f)
     }
@@ -432,6 +455,7 @@ impl<'a> Look<'a> {
                 }
             }
             let mut make = (&self.maker, &mut self.rng);
+            let had = shown.is_some();
             if !by.iter().any(Option::is_some)
                 && let Some((j, frame)) = written(side, &mut make, (*l, rule), (&later, &mut work))
             {
@@ -445,6 +469,9 @@ impl<'a> Look<'a> {
                     .as_ref()
                     .and_then(|f| side.decider(&side.boxes.point(f), &later, l + 1));
                 by.extend(next.map(|(j, _)| side.of(j)));
+            }
+            if !had && shown.is_some() {
+                f.list = *w;
             }
         }
         // who ends a list with `deny all` says what would happen anyway, and means to

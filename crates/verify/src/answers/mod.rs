@@ -19,3 +19,4 @@ pub mod list;
 pub mod search;
 mod terms;
 mod trial;
+mod ways;
