@@ -144,8 +144,8 @@ impl Reader {
         }
     }
 
-    /// The span of the word in line `line` (from 1) that a message is about, or of the line: of what stands in quotes in
-    /// the message, what comes first, if it is in the line once.
+    /// The span of the word in line `line` (from 1) that a message is about: the first thing that stands in quotes in
+    /// the message, if it is in the line once. Else that of the line.
     pub fn word_span(&self, file: FileId, line: usize, message: &str) -> Span {
         let whole = self.line_span(file, line);
         let bytes = self.sources.bytes(file);

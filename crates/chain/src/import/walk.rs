@@ -18,7 +18,7 @@ use super::mark::{Change, MarkOf, MarkTest};
 use super::rule::{MAX_RULES, Onward, Section, Step, Verdict, Way};
 use super::sections::{
     Asked, Connection, Decides, Does, Frame, Key, Kind, Marks, Source, State, Walked, acyclic,
-    behind,
+    behind, changes,
 };
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -127,7 +127,11 @@ pub fn walk(
     if names.whole
         && let Some(Section::Rules(rules)) = out.sections.first_mut()
     {
-        rules.append(&mut w.never());
+        w.rules.clear();
+        for r in source.without(&w.added).into_iter().take(MAX_RULES) {
+            w.add((r, None), &["false".to_string()], Vec::new(), None);
+        }
+        rules.append(&mut w.rules);
     }
     if !w.refused.is_empty() {
         return Err(w.refused);
@@ -318,32 +322,6 @@ impl<'a> Walk<'a, '_> {
         }
         self.dead = dead;
         Ok(decided)
-    }
-
-    /// Rules that no packet comes to, of all chains that something jumps to: without conditions that could hold. Those
-    /// that change or ask something are left out.
-    fn never(&mut self) -> Vec<Decides> {
-        let source = self.source;
-        let (mut seen, mut todo) = (HashSet::new(), vec![source.start.as_str()]);
-        self.rules.clear();
-        // Bound: each chain once
-        while let Some(chain) = todo.pop().filter(|_| self.count <= MAX_RULES) {
-            if !seen.insert(chain) {
-                continue;
-            }
-            let list = source.chains.get(chain).map_or(&[][..], Vec::as_slice);
-            for (i, r) in list.iter().enumerate() {
-                let plain = r.asks.is_empty() && r.changes.is_empty() && r.marks.is_empty();
-                match &r.target {
-                    Target::Jump(c) | Target::Goto(c) => todo.push(c),
-                    Target::Verdict(_) if plain && !self.added.contains(&(chain, i)) => {
-                        self.add((r, None), &["false".to_string()], Vec::new(), None);
-                    }
-                    _ => {}
-                }
-            }
-        }
-        std::mem::take(&mut self.rules)
     }
 
     fn bounded(&mut self, line: u32) -> Result<(), Wrong> {
@@ -593,11 +571,6 @@ impl<'a> Walk<'a, '_> {
         self.depth -= 1;
         decided.map(drop)
     }
-}
-
-/// Do packets that a rule takes go on in another section, or depends that on something?
-fn changes(does: &Does, state: State) -> bool {
-    !matches!(does, Does::Takes(new, steps) if *new == state && steps.is_empty())
 }
 
 /// Does nothing come of the questions of a rule, behind so many of them?

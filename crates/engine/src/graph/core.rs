@@ -7,7 +7,7 @@ use crate::graph::random;
 use crate::graph::rule_counts::RuleLedger;
 use crate::graph::sched::{RunList, Timers};
 use crate::graph::topology::{Edge, Topology};
-use crate::graph::trace::{Decision, Entry, MAX_TRACE_STEPS, Trace, TraceStep};
+use crate::graph::trace::{Entry, MAX_TRACE_STEPS, Trace, TraceStep};
 use crate::graph::visits::Visit;
 use onefold_element::{
     Cx, ElemId, Element, Emission, HandlerError, Host, LogStream, NameDb, Outbox, StateStore,
@@ -580,32 +580,14 @@ impl Host for Core {
         self.trace.as_ref().is_some_and(|t| t.visits.is_none())
     }
     fn trace(&mut self, elem: ElemId, argument: Option<usize>, text: String) {
-        let topo = self.topo.clone();
-        let Some(step) = self.trace.as_mut().and_then(|t| t.step_of(elem)) else {
-            return;
-        };
-        let loc = match argument {
-            Some(i) => topo.spec.arg_loc(elem.0 as usize, i),
-            None => step.loc.clone(),
-        };
-        step.decisions.push(Decision {
-            argument,
-            loc,
-            text,
-        });
+        if let Some(t) = self.trace.as_mut() {
+            t.decided(&self.topo.spec, elem, (argument, text));
+        }
     }
     fn trace_passed(&mut self, elem: ElemId, nearest: Vec<(usize, String)>, of: usize) {
-        let topo = self.topo.clone();
-        let Some(step) = self.trace.as_mut().and_then(|t| t.step_of(elem)) else {
-            return;
-        };
-        let one = |(i, text)| Decision {
-            argument: Some(i),
-            loc: topo.spec.arg_loc(elem.0 as usize, i),
-            text,
-        };
-        step.passed.extend(nearest.into_iter().map(one));
-        step.passed_in_all += of;
+        if let Some(t) = self.trace.as_mut() {
+            t.passed(&self.topo.spec, elem, (nearest, of));
+        }
     }
     fn element_name(&self, elem: ElemId) -> String {
         let name = self.topo.names.get(elem.0 as usize);

@@ -1,7 +1,7 @@
 //! The steps that a packet takes.
 
 use crate::graph::visits::Visit;
-use onefold_element::{ElemId, Port, SourceLoc};
+use onefold_element::{ElemId, GraphSpec, Port, SourceLoc};
 
 /// A choice that an element made about a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,10 +70,50 @@ pub(crate) struct Trace {
 
 impl Trace {
     /// The innermost step of an element that is under way.
-    pub fn step_of(&mut self, elem: ElemId) -> Option<&mut TraceStep> {
+    fn step_of(&mut self, elem: ElemId) -> Option<&mut TraceStep> {
         let is = |i: &&usize| self.steps.get(**i).is_some_and(|s| s.element == elem);
         let at = self.open.iter().rev().find(is).copied()?;
         self.steps.get_mut(at)
+    }
+
+    /// An element has decided.
+    pub fn decided(
+        &mut self,
+        spec: &GraphSpec,
+        elem: ElemId,
+        (argument, text): (Option<usize>, String),
+    ) {
+        let Some(step) = self.step_of(elem) else {
+            return;
+        };
+        let loc = match argument {
+            Some(i) => spec.arg_loc(elem.0 as usize, i),
+            None => step.loc.clone(),
+        };
+        step.decisions.push(Decision {
+            argument,
+            loc,
+            text,
+        });
+    }
+
+    /// Rules of an element have not.
+    pub fn passed(
+        &mut self,
+        spec: &GraphSpec,
+        elem: ElemId,
+        (nearest, of): (Vec<(usize, String)>, usize),
+    ) {
+        let Some(step) = self.step_of(elem) else {
+            return;
+        };
+        let one = |(i, text)| Decision {
+            argument: Some(i),
+            loc: spec.arg_loc(elem.0 as usize, i),
+            text,
+        };
+        step.passed.extend(nearest.into_iter().map(one));
+        step.passed_in_all += of;
     }
 }
 

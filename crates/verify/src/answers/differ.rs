@@ -156,45 +156,7 @@ pub fn differences(
             sinks: side(new),
         },
     );
-    let mut queue: VecDeque<(Pair, String, Vec<Way>)> = VecDeque::new();
-    for p in old.ports.iter().filter(|p| p.source.is_some()) {
-        let q = new
-            .ports
-            .iter()
-            .find(|q| q.name == p.name && q.source.is_some());
-        let Some(q) = q else {
-            out.gone.push(p.name.clone());
-            continue;
-        };
-        let stage = |c: &Compared<'_>, source: Option<ElemId>| {
-            let e = c.program.entries.iter().find(|e| Some(e.source) == source);
-            e.map(|e| e.stage)
-        };
-        // the same from the port on, lists put for lists that mean the same: nothing is left to be compared
-        if let (Some(a), Some(b)) = (p.source, q.source)
-            && terms.same_onwards(a, b)
-        {
-            continue;
-        }
-        match (stage(old, p.source), stage(new, q.source)) {
-            (Some(a), Some(b)) => queue.push_back(((a, b), p.name.clone(), Vec::new())),
-            _ => {
-                let port = &p.name;
-                out.unknown.insert(format!(
-                    "what comes in at {port} has no program: the reference graph takes it whole"
-                ));
-            }
-        }
-    }
-    for q in new.ports.iter().filter(|q| q.source.is_some()) {
-        if !old
-            .ports
-            .iter()
-            .any(|p| p.name == q.name && p.source.is_some())
-        {
-            out.added.push(q.name.clone());
-        }
-    }
+    let mut queue = entries((old, new), &mut terms, &mut out);
     let mut seen: BTreeSet<Pair> = BTreeSet::new();
     let mut trial = Trial::new(old, new);
     let work = Cell::new(WORK);
@@ -237,6 +199,57 @@ pub fn differences(
     }
     out.stages = seen.len();
     out
+}
+
+/// Pairs of stages, the port that packets come from, and how they come there.
+type Queue = VecDeque<(Pair, String, Vec<Way>)>;
+
+/// The stages of ports that both have; what only one has is noted, and where both are the same nothing is compared.
+fn entries(
+    (old, new): (&Compared<'_>, &Compared<'_>),
+    terms: &mut Terms<'_>,
+    out: &mut Differences,
+) -> Queue {
+    let mut queue = Queue::new();
+    for p in old.ports.iter().filter(|p| p.source.is_some()) {
+        let q = new
+            .ports
+            .iter()
+            .find(|q| q.name == p.name && q.source.is_some());
+        let Some(q) = q else {
+            out.gone.push(p.name.clone());
+            continue;
+        };
+        let stage = |c: &Compared<'_>, source: Option<ElemId>| {
+            let e = c.program.entries.iter().find(|e| Some(e.source) == source);
+            e.map(|e| e.stage)
+        };
+        // the same from the port on, lists put for lists that mean the same: nothing is left to be compared
+        if let (Some(a), Some(b)) = (p.source, q.source)
+            && terms.same_onwards(a, b)
+        {
+            continue;
+        }
+        match (stage(old, p.source), stage(new, q.source)) {
+            (Some(a), Some(b)) => queue.push_back(((a, b), p.name.clone(), Vec::new())),
+            _ => {
+                let port = &p.name;
+                out.unknown.insert(format!(
+                    "what comes in at {port} has no program: the reference graph takes it whole"
+                ));
+            }
+        }
+    }
+    for q in new.ports.iter().filter(|q| q.source.is_some()) {
+        if !old
+            .ports
+            .iter()
+            .any(|p| p.name == q.name && p.source.is_some())
+        {
+            out.added.push(q.name.clone());
+        }
+    }
+    queue
 }
 
 /// The ways to stages behind these, to which these links lead.
