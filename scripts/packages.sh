@@ -28,8 +28,8 @@ if [ "${1:-}" = test ] && debian; then
   # The matcher of payloads, compared with the portable one: Hyperscan, as Debian's Vectorscan (5.4.9) misses matches and
   # is not used by Onefold. Nothing is removed for it.
   [ "$(dpkg --print-architecture)" != amd64 ] || dpkg -s libhyperscan5 >/dev/null 2>&1 || want+=(libhyperscan5)
-  # programs of others that tests put into chains: the kernel's packet filter, a proxy, DPDK's testpmd, Open vSwitch, ip
-  for pair in ip:iproute2 nft:nftables iptables:iptables haproxy:haproxy dpdk-testpmd:dpdk-dev \
+  # programs of others that tests put into chains: the kernel's packet filter and its sets, a proxy, DPDK's testpmd, Open vSwitch, ip
+  for pair in ip:iproute2 nft:nftables iptables:iptables ipset:ipset haproxy:haproxy dpdk-testpmd:dpdk-dev \
     ovs-vswitchd:openvswitch-switch; do
     have "${pair%%:*}" || want+=("${pair##*:}")
   done

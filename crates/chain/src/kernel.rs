@@ -10,6 +10,8 @@
 //! theirs by a clock of its own), connections stay for days (the kernel's clock again), and the routers' ports at the
 //! chain's edge have a fixed neighbour, so that nobody has to answer ARP.
 
+mod says;
+
 use crate::error::ChainError;
 use crate::file::{Function, Loc};
 use crate::import::{Family, Route, RouteKind, RuleFormat, format_of, select};
@@ -21,6 +23,10 @@ use crate::live::Live;
 use crate::load::{Options, load_as};
 use crate::stitch::{Chain, Wiring};
 use crate::workers::Share;
+use says::{
+    asks_about_connections, asks_for_destinations, asks_for_ways_back, draws, goes_by_mtu,
+    takes_turns, translates,
+};
 use std::collections::HashSet;
 use std::net::IpAddr;
 
@@ -91,6 +97,10 @@ pub struct KernelFirewall {
     pub tracks: bool,
     /// Rules ask whether connections are assured.
     pub asks_assured: bool,
+    /// Rules count packets: each of them has to come to both sides, or to neither.
+    pub counts: bool,
+    /// A file whose rules draw packets at random: the kernel draws others.
+    pub chance: Option<String>,
     /// What is to be known where rules translate addresses.
     pub translates: Option<KernelNat>,
     /// The MTU of both ports, where rules go by it.
@@ -316,6 +326,10 @@ fn firewall(k: &Firewall, cx: &mut KindCx<'_>) -> Option<KernelFirewall> {
     for r in &out.rules {
         translated |= translates(&r.text, r.format);
         nat.draws |= draws(&r.text, r.format);
+        out.counts |= takes_turns(r, "nth", "inc");
+        if takes_turns(r, "random", "random") {
+            out.chance = Some(r.file.clone());
+        }
     }
     if let Some(r) = out.rules.iter().find(|r| asks_for_ways_back(r)) {
         let why = format!(
@@ -349,73 +363,6 @@ fn firewall(k: &Firewall, cx: &mut KindCx<'_>) -> Option<KernelFirewall> {
         ok = false;
     }
     ok.then_some(out)
-}
-
-/// Does a ruleset translate addresses? Then the kernel tracks connections, too.
-fn translates(text: &str, format: RuleFormat) -> bool {
-    match format {
-        RuleFormat::Nftables => {
-            let statements = ["snat", "dnat", "masquerade"];
-            says(text, &statements)
-        }
-        _ => {
-            let targets = ["-j SNAT", "-j DNAT", "-j MASQUERADE", "-j NETMAP"];
-            targets.iter().any(|t| text.contains(t))
-        }
-    }
-}
-
-/// Does a ruleset of nftables say one of these words, in JSON or in nft's own language?
-fn says(text: &str, words: &[&str]) -> bool {
-    let json = |w: &&str| text.contains(&format!("\"{w}\""));
-    words.iter().any(json) || text.split_whitespace().any(|w| words.contains(&w))
-}
-
-/// Do its rules ask for the way back to an address?
-fn asks_for_ways_back(r: &KernelRules) -> bool {
-    match r.format {
-        RuleFormat::Nftables => says(&r.text, &["fib"]) && says(&r.text, &["oif", "oifname"]),
-        _ => r.text.contains("-m rpfilter"),
-    }
-}
-
-/// Do its rules ask for the destination address of frames?
-fn asks_for_destinations(r: &KernelRules) -> bool {
-    let words: Vec<&str> = r.text.split_whitespace().collect();
-    let plain = r.text.split_whitespace().collect::<String>();
-    says(&r.text, &["pkttype"])
-        || words.windows(2).any(|w| w == ["ether", "daddr"])
-        || plain.contains("\"protocol\":\"ether\",\"field\":\"daddr\"")
-}
-
-/// Do its rules ask for the MTU of interfaces?
-fn goes_by_mtu(text: &str) -> bool {
-    let plain: String = text.split_whitespace().collect();
-    plain.contains("--clamp-mss-to-pmtu")
-        || plain.contains("\"rt\":{\"key\":\"mtu\"}")
-        || plain.contains("rtmtu")
-}
-
-/// Do its rules draw ports whatever a packet has?
-fn draws(text: &str, format: RuleFormat) -> bool {
-    if text.contains("random") {
-        return true;
-    }
-    if format == RuleFormat::Nftables {
-        let plain: String = text.split_whitespace().collect();
-        return plain.contains("\"port\":{\"range\"");
-    }
-    let words: Vec<&str> = text.split_whitespace().collect();
-    words.windows(2).any(|w| match w {
-        ["--to-ports", ports] => ports.contains('-'),
-        ["--to-source" | "--to-destination" | "--to", to] => {
-            let ports = to
-                .rsplit_once(':')
-                .filter(|(a, _)| !a.contains(':') || a.ends_with(']'));
-            ports.is_some_and(|(_, ports)| ports.contains('-'))
-        }
-        _ => false,
-    })
 }
 
 /// Adds a file's ruleset, unless the same one is there.
@@ -465,17 +412,6 @@ fn ruleset(
     true
 }
 
-/// Does a ruleset ask about connections? Then the kernel tracks them.
-fn asks_about_connections(text: &str, format: RuleFormat) -> bool {
-    match format {
-        RuleFormat::Nftables => says(text, &["ct"]),
-        _ => {
-            let words = ["-m conntrack", "-m state", "-m connmark", "-j CONNMARK"];
-            words.iter().any(|w| text.contains(w))
-        }
-    }
-}
-
 /// A route for the router itself.
 fn is_ours(r: &Route) -> bool {
     matches!(r.kind, RouteKind::Local | RouteKind::Broadcast)
@@ -523,32 +459,4 @@ fn router(k: &Router, cx: &mut KindCx<'_>) -> Option<KernelRouter> {
         interfaces: k.interfaces.iter().map(interface).collect(),
         routes,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rules_that_draw_ports() {
-        let iptables = |text: &str| draws(text, RuleFormat::Iptables);
-        assert!(iptables("-j MASQUERADE --random-fully"));
-        assert!(iptables("-j MASQUERADE --to-ports 1024-65535\n"));
-        assert!(iptables("-j SNAT --to-source 192.0.2.1:1024-2000"));
-        assert!(iptables("-j DNAT --to-destination [2001:db8::1]:80-90"));
-        assert!(!iptables(
-            "-j SNAT --to-source 192.0.2.1-192.0.2.9 -j DNAT --to-destination 10.0.0.1:80"
-        ));
-        assert!(!iptables("-j SNAT --to-source 2001:db8::1-2001:db8::9"));
-        let nft = |text: &str| draws(text, RuleFormat::Nftables);
-        assert!(nft(
-            r#"{"dnat": {"addr": "10.0.0.1", "port": {"range": [1, 2]}}}"#
-        ));
-        assert!(!nft(r#"{"dnat": {"addr": "10.0.0.1", "port": 80}}"#));
-        assert!(translates(
-            "-A POSTROUTING -j MASQUERADE",
-            RuleFormat::Iptables
-        ));
-        assert!(!translates("*nat\nCOMMIT\n", RuleFormat::Iptables));
-    }
 }

@@ -367,3 +367,62 @@ fn published_container_hosts() {
         assert_eq!(direct.is_none(), bridge == "br-dummy", "{file}");
     }
 }
+
+/// A rule of a chain of type nat: a source, and what becomes of it.
+fn nft_rule(table: &str, chain: &str, source: &str, does: &str) -> String {
+    format!(
+        "{{\"rule\": {{\"family\": \"ip\", \"table\": \"{table}\", \"chain\": \"{chain}\", \"expr\": [\
+         {{\"match\": {{\"op\": \"==\", \"left\": {{\"payload\": {{\"protocol\": \"ip\", \"field\": \"saddr\"}}}}, \
+         \"right\": \"{source}\"}}}}, {does}]}}}}"
+    )
+}
+
+/// A base chain of type nat at hook postrouting.
+fn nft_base(table: &str, priority: i64) -> String {
+    format!(
+        "{{\"chain\": {{\"family\": \"ip\", \"table\": \"{table}\", \"name\": \"post\", \"type\": \"nat\", \
+         \"hook\": \"postrouting\", \"prio\": {priority}, \"policy\": \"accept\"}}}}"
+    )
+}
+
+fn nft(objects: &[String]) -> String {
+    format!("{{\"nftables\": [\n{}\n]}}\n", objects.join(",\n"))
+}
+
+/// Several chains of type nat at one hook, by priority: what one accepts the next one is asked about, and the first
+/// one that translates decides.
+#[test]
+fn several_chains_at_one_hook() {
+    let snat = |to: &str| format!("{{\"snat\": {{\"addr\": \"{to}\"}}}}");
+    let (host, other) = ("192.168.1.10", "192.168.1.11");
+    let rules = nft(&[
+        nft_base("late", 110),
+        nft_rule("late", "post", host, &snat("203.0.113.1")),
+        nft_rule("late", "post", other, &snat("203.0.113.1")),
+        nft_base("early", 100),
+        nft_rule("early", "post", host, "{\"accept\": null}"),
+        nft_rule("early", "post", host, &snat("203.0.113.9")),
+        nft_rule("early", "post", other, &snat("203.0.113.9")),
+    ]);
+    let chain = load("several", &rules, CHAIN).unwrap();
+    let mut g = build(&chain);
+    for (from, shown) in [(HOST, OWN), (OTHER, [203, 0, 113, 9])] {
+        let out = frame((from, 5000, SERVER, 80), SYN);
+        let wan = Some(("wan".to_string(), (shown, 5000, SERVER, 80)));
+        assert_eq!(through(&chain, &mut g, "lan", &out), wan);
+    }
+    // behind a jump, that cannot be said
+    let rules = nft(&[
+        nft_base("early", 100),
+        "{\"chain\": {\"family\": \"ip\", \"table\": \"early\", \"name\": \"more\"}}".to_string(),
+        nft_rule("early", "post", host, "{\"jump\": {\"target\": \"more\"}}"),
+        nft_rule("early", "more", host, "{\"accept\": null}"),
+        nft_base("late", 110),
+        nft_rule("late", "post", host, &snat("203.0.113.1")),
+    ]);
+    let told = load("behind", &rules, CHAIN).unwrap_err().concat();
+    assert!(
+        told.contains("'accept' in chain 'early/more', which 'early/post' jumps to"),
+        "{told}"
+    );
+}

@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use onefold_packet::EtherAddr;
 use onefold_port_dpdk::{Dpdk, DpdkPort, Spec};
 use onefold_port_interface::{Interface, Needs};
-use onefold_port_packet::{MAX_BATCH, Mode, PacketPort};
+use onefold_port_packet::{MAX_BATCH, MAX_SLOTS, MIN_SLOTS, Mode, PacketPort, SLOTS};
 use onefold_port_tap::TapPort;
 use onefold_port_xdp::{MAX_RING, MIN_RING, Offload, Options, Umem, XdpPort};
 use onefold_runtime::{CapturePort, Keep, MemoryPort, Port, Share};
@@ -104,7 +104,7 @@ pub fn port_arg(s: &str) -> Result<PortArg, String> {
 
 fn unknown(kind: &str, key: &str, value: &str) -> String {
     let more = match kind {
-        "packet" => "mode=ring, mode=mmsg, batch=1 to batch=256, ",
+        "packet" => "mode=ring, ring=64 to ring=65536, mode=mmsg, batch=1 to batch=256, ",
         "xdp" => {
             "queue=N, mode=auto, mode=copy, mode=zerocopy, ring=64 to ring=8192 (powers of two), "
         }
@@ -148,7 +148,7 @@ fn device<'a>(kind: &str, s: &'a str) -> Result<(Device, Left<'a>), String> {
 
 fn packet(s: &str) -> Result<Kind, String> {
     let (device, left) = device("packet", s)?;
-    let (mut vectors, mut batch) = (false, None);
+    let (mut vectors, mut batch, mut slots) = (false, None, None);
     for (k, v) in left {
         match (k, v) {
             ("mode", "ring") => vectors = false,
@@ -157,14 +157,24 @@ fn packet(s: &str) -> Result<Kind, String> {
                 Ok(n @ 1..=MAX_BATCH) => batch = Some(n),
                 _ => return Err(format!("packet: batch is from 1 to {MAX_BATCH}, not '{n}'")),
             },
+            ("ring", n) => match n.parse::<u32>() {
+                Ok(n) if (MIN_SLOTS..=MAX_SLOTS).contains(&n) => slots = Some(n),
+                _ => {
+                    return Err(format!(
+                        "packet: ring is from {MIN_SLOTS} to {MAX_SLOTS} frames, not '{n}'"
+                    ));
+                }
+            },
             _ => return Err(unknown("packet", k, v)),
         }
     }
-    match (vectors, batch) {
-        (false, Some(_)) => Err("packet: batch=N goes with mode=mmsg".to_string()),
-        (false, None) => Ok(Kind::Packet(device, Mode::Ring)),
-        (true, n) => Ok(Kind::Packet(device, Mode::Vectors(n.unwrap_or(VECTORS)))),
-    }
+    let mode = match (vectors, batch, slots) {
+        (false, Some(_), _) => return Err("packet: batch=N goes with mode=mmsg".to_string()),
+        (true, _, Some(_)) => return Err("packet: ring=N goes with mode=ring".to_string()),
+        (false, None, n) => Mode::Ring(n.unwrap_or(SLOTS)),
+        (true, n, None) => Mode::Vectors(n.unwrap_or(VECTORS)),
+    };
+    Ok(Kind::Packet(device, mode))
 }
 
 fn xdp(s: &str) -> Result<Kind, String> {
@@ -405,7 +415,8 @@ impl PortArg {
                     n => PacketPort::open_for(&self.port, &interface, *mode, n)?,
                 };
                 let how = match mode {
-                    Mode::Ring => "ring".to_string(),
+                    Mode::Ring(SLOTS) => "ring".to_string(),
+                    Mode::Ring(n) => format!("ring of {n} frames"),
                     Mode::Vectors(n) => format!("{n} frames a system call"),
                 };
                 let shown = format!("packet:{} ({how})", d.interface);
@@ -521,8 +532,10 @@ mod tests {
             shared: false,
         };
         let device = device_of("eth1");
-        let ring = Kind::Packet(device.clone(), Mode::Ring);
+        let ring = Kind::Packet(device.clone(), Mode::Ring(SLOTS));
         assert_eq!(kind("lan=packet:eth1"), Ok(ring));
+        let large = Kind::Packet(device.clone(), Mode::Ring(8192));
+        assert_eq!(kind("lan=packet:eth1,mode=ring,ring=8192"), Ok(large));
         let all = Device {
             keeps_mac: true,
             keeps_neighbours: true,
@@ -565,6 +578,9 @@ mod tests {
             "lan=packet:eth1,mode=mmsg,batch=257",
             "lan=packet:eth1,mode=mmsg,batch=0",
             "lan=packet:eth1,batch=8",
+            "lan=packet:eth1,ring=63",
+            "lan=packet:eth1,ring=65537",
+            "lan=packet:eth1,ring=64,mode=mmsg",
             "lan=packet:eth1,mmsg",
             "lan=tap:",
             "lan=tap:t0,batch=8",

@@ -3,8 +3,8 @@
 use anyhow::{Context, Result};
 use onefold_element::{ElemId, GraphSpec};
 use onefold_engine::Graph;
-pub use onefold_engine::program::Plan;
 use onefold_engine::program::ProgramStep;
+pub use onefold_engine::program::{Plan, PreparedStages};
 use onefold_synth::program::{Action, End, Expect, Next, Origin, Program, Step};
 use onefold_synth::{Budget, parts, synthesize, text};
 use std::path::{Path, PathBuf};

@@ -104,6 +104,14 @@ impl Progress {
         }
     }
 
+    /// A line that stays, above the bar where there is one; also where standard error is no terminal.
+    pub fn say(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(line),
+            None => eprintln!("{line}"),
+        }
+    }
+
     /// So much of so much is done.
     pub fn of(&mut self, done: u64, total: u64, message: impl FnOnce() -> String) {
         self.total = total;

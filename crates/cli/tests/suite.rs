@@ -13,6 +13,7 @@ mod cli;
 mod common;
 mod compare_kernel;
 mod compare_marks;
+mod compare_questions;
 mod compare_translation;
 mod corpus;
 mod days;

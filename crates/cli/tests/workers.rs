@@ -7,6 +7,7 @@ use common::captures::{Frames, read, write};
 use common::{json, run, temp};
 use onefold_chain::{Options, WorkerChains, load_workers};
 use onefold_element::ElemId;
+use onefold_engine::program::{Plan, PreparedStages, ProgramRunner, StageReport};
 use onefold_engine::{BuildOptions, Graph};
 use onefold_packet::Timestamp;
 use onefold_partition::{Partition, PortRule};
@@ -508,4 +509,30 @@ fn what_does_not_go_with_workers_is_refused() {
         err.contains("--duration is for network interfaces"),
         "{err}"
     );
+}
+
+/// Workers of a NAT expect other ports, but tell packets apart alike: reloads make what they are looked up in once.
+#[test]
+fn workers_look_packets_up_in_the_same_structures() {
+    let loaded = load_workers("isp-edge", &options(), 3).unwrap();
+    let mut stages = PreparedStages::default();
+    let mut all = Vec::new();
+    for c in &loaded.chains {
+        let g = Graph::build(c.graph.clone(), &BuildOptions::default());
+        let g = g.unwrap_or_else(|e| panic!("{:?}", e.0));
+        let program = onefold_synth::synthesize(&g.synthesis_input(), Default::default());
+        let plan = Plan::new(&g, &program, Default::default()).unwrap();
+        let mut r = ProgramRunner::new(g);
+        r.install(plan.prepared_like(&mut stages)).unwrap();
+        all.push(r.structures());
+    }
+    // how long it took is a moment of its own
+    let (first, many) = (&all[0], all[0].iter().any(|s| s.rules > 10));
+    assert!(many && all.iter().all(|a| entries(a) == entries(first)));
+}
+
+/// The first stages, which all chains have ready.
+fn entries(all: &[StageReport]) -> Vec<(usize, u64)> {
+    let first = all.iter().take(1);
+    first.map(|s| (s.stage, s.seconds.to_bits())).collect()
 }

@@ -1,7 +1,7 @@
 //! Plans: made on a copy of a graph, in another thread, and taken at the end of a batch.
 
 use onefold_engine::flow::FlowRunner;
-use onefold_engine::program::{LoadError, Plan, ProgramRunner};
+use onefold_engine::program::{LoadError, Plan, PreparedStages, ProgramRunner};
 use onefold_engine::{BuildOptions, Executor, Graph, spec_from_flat};
 use onefold_packet::Timestamp;
 use onefold_synth::{Budget, synthesize};
@@ -106,4 +106,34 @@ fn a_counter_that_is_reset_empties_no_flow_table() {
     assert!(Executor::needs_program(&mut e));
     send(&mut e, 1);
     assert_eq!(count(&mut e, "x.count"), "16");
+}
+
+/// Of a plan's stages, when what they are looked up in was made: a moment of its own for each.
+fn moments(p: &Plan, graph: Graph) -> Vec<u64> {
+    let mut r = ProgramRunner::new(graph);
+    r.install(p.clone()).unwrap();
+    let reports = r.structures().into_iter();
+    reports.map(|s| s.seconds.to_bits()).collect()
+}
+
+#[test]
+fn what_stages_are_looked_up_in_is_made_once() {
+    const RULES: &str =
+        "FromDevice(a) -> f :: IPFilter(drop dst port 22, allow src net 10.0.0.0/8, deny all)
+                         -> ToDevice(b);";
+    let chain = |text: &str| build(&text.replace("-> f", "-> Strip(14) -> CheckIPHeader -> f"));
+    let unprepared = |g: &Graph| {
+        let program = synthesize(&g.synthesis_input(), Budget::default());
+        Plan::new(g, &program, Default::default()).unwrap()
+    };
+    let mut stages = PreparedStages::default();
+    let [one, two, other] = [
+        chain(RULES),
+        chain(RULES),
+        chain(&RULES.replace("22", "23")),
+    ]
+    .map(|g| (unprepared(&g).prepared_like(&mut stages), g));
+    let seconds = [one, two, other].map(|(p, g)| moments(&p, g));
+    assert_eq!(seconds[0], seconds[1]);
+    assert!(!seconds[0].is_empty() && seconds[0] != seconds[2]);
 }

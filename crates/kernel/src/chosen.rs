@@ -11,6 +11,7 @@
 //! or the same source has another one already. Rules that name a range of ports, or draw them at random, are reason
 //! enough; that a port is of their range is not looked at.
 
+use crate::crowd::Crowd;
 use crate::ends::{Ends, Found, Place, read};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -40,6 +41,7 @@ pub(crate) struct Chosen {
     from_kernel: HashMap<Ends, Ends>,
     /// Of the kernel's connections, both tuples.
     taken: HashMap<Ends, usize>,
+    crowd: Crowd,
     /// Rules draw whatever the packet has, so that nothing is known of whether it can be kept.
     free: bool,
 }
@@ -106,18 +108,22 @@ impl Chosen {
     }
 
     /// A frame of the kernel's, as the chain would have sent it. `sent`: what it came of, as the chain was sent it and
-    /// as the kernel was; what is of no connection leaves as it came.
-    pub fn to_chain(&self, frame: &[u8], sent: (&[u8], &[u8])) -> Vec<u8> {
+    /// as the kernel was; what is of no connection leaves as it came. So does what is of a connection that has kept its
+    /// ends in the kernel alone: which of the two it is, is what the chain's one frame with the ends `ours` says.
+    pub fn to_chain(&self, frame: &[u8], sent: (&[u8], &[u8]), ours: Option<&Ends>) -> Vec<u8> {
         let mut b = frame.to_vec();
         let Some(f) = read(frame) else {
             return b;
         };
+        let of_its_own = self.from_kernel.get(&answered(&f));
+        let of_its_own = of_its_own.map(|to| if f.quoted { *to } else { to.inverse() });
+        let kept = of_its_own.is_some() && !f.quoted && of_its_own.as_ref() == ours;
         if let (Some(chain), Some(kernel)) = (read(sent.0), read(sent.1))
             && (kernel.ends, kernel.quoted) == (f.ends, f.quoted)
+            && !kept
         {
             f.write(&mut b, &chain.ends);
-        } else if let Some(to) = self.from_kernel.get(&answered(&f)) {
-            let to = if f.quoted { *to } else { to.inverse() };
+        } else if let Some(to) = of_its_own {
             f.write(&mut b, &to);
         }
         b
@@ -212,6 +218,11 @@ impl Chosen {
         }
     }
 
+    /// Are most ports of a range taken, so that the kernel may find none that is free?
+    pub fn is_crowded(&self) -> bool {
+        self.crowd.is()
+    }
+
     /// May both have other ports: in the chain's tuples, as they arrive and leave, and in the kernel's?
     fn may_differ(&self, chain: (&Ends, &Ends), kernel: (&Ends, &Ends)) -> bool {
         let differ = |side: &Side| side.of(chain.1).port != side.of(kernel.1).port;
@@ -264,6 +275,7 @@ impl Chosen {
             *self.taken.entry(t).or_default() += 1;
         }
         self.replies.insert(replies.0, orig);
+        self.crowd.enter(&replies);
         let over = false;
         let conn = Conn {
             replies,
@@ -279,6 +291,7 @@ impl Chosen {
         let Some(c) = self.connections.remove(orig) else {
             return;
         };
+        self.crowd.leave(&c.replies);
         for t in [c.arrived, c.replies.1] {
             if let Some(n) = self.taken.get_mut(&t) {
                 *n -= 1;
@@ -289,7 +302,10 @@ impl Chosen {
         }
         if self.replies.get(&c.replies.0) == Some(orig) {
             self.replies.remove(&c.replies.0);
-            self.drop_pair(&c.replies.0, &c.replies.1);
+            // the kernel's tuple may be another connection's since this one was over
+            if self.to_kernel.get(&c.replies.0) == Some(&c.replies.1) {
+                self.drop_pair(&c.replies.0, &c.replies.1);
+            }
         }
     }
 
@@ -345,7 +361,7 @@ mod tests {
 
     /// A frame of the kernel's that came of something else.
     fn to_chain(c: &Chosen, f: &[u8]) -> Vec<u8> {
-        c.to_chain(f, (&[], &[]))
+        c.to_chain(f, (&[], &[]), None)
     }
 
     /// A first packet that leaves with these ports.
@@ -367,7 +383,7 @@ mod tests {
         assert_eq!(c.to_kernel(&reply(4000)), Sent::Same);
         assert_eq!(c.to_kernel(&reply(9000)), Sent::Stranger);
         // one of no connection passes as it came
-        let passed = c.to_chain(&reply(9000), (&reply(7000), &reply(9000)));
+        let passed = c.to_chain(&reply(9000), (&reply(7000), &reply(9000)), None);
         assert_eq!(passed, reply(7000));
         let about = |port| {
             let quoted = &udp(OWN, port, SERVER, 53)[14..];
@@ -400,6 +416,49 @@ mod tests {
         let itself = udp(OWN, 5000, SERVER, 53);
         c.learn(0, &itself, &ends(&itself), &itself);
         assert!(c.strays(1, &itself, &[OWN.into()]) && !c.strays(1, &itself, &[HOST.into()]));
+    }
+
+    #[test]
+    fn one_that_keeps_its_port_in_the_kernel_alone_is_known() {
+        let mut c = Chosen::new(false);
+        // in the chain a host has the port, in the kernel one that is drawn, as somebody else had it there
+        let taken = udp(SERVER, 53, OWN, 4000);
+        c.learn(1, &taken, &ends(&taken), &taken);
+        assert_eq!(
+            begins(&mut c, &udp(HOST, 4000, SERVER, 53), 4000, 9000),
+            Learnt::Drawn
+        );
+        // the translator itself comes with it
+        let own = |port| udp(OWN, port, SERVER, 53);
+        assert_eq!(begins(&mut c, &own(4000), 7000, 4000), Learnt::Drawn);
+        let sent = own(4000);
+        let to_chain = |ours: Option<Ends>| c.to_chain(&own(4000), (&sent, &sent), ours.as_ref());
+        assert_eq!(to_chain(Some(ends(&own(7000)))), own(7000));
+        // a packet of its that is of no connection leaves both as it came
+        assert_eq!(to_chain(Some(ends(&own(4000)))), own(4000));
+        assert_eq!(to_chain(None), own(4000));
+    }
+
+    #[test]
+    fn a_port_of_one_that_is_over_may_be_the_next_ones() {
+        let mut c = Chosen::new(true);
+        let first = udp(HOST, 4000, SERVER, 53);
+        let out = |port| udp(OWN, port, SERVER, 53);
+        assert_eq!(begins(&mut c, &first, 7000, 9000), Learnt::Drawn);
+        if let Some(conn) = c.connections.get_mut(&ends(&first)) {
+            conn.over = true;
+        }
+        // the kernel has given its port to another one
+        assert_eq!(
+            begins(&mut c, &udp(OTHER, 1, SERVER, 53), 7001, 9000),
+            Learnt::Drawn
+        );
+        // when it begins anew, that one keeps it
+        assert_eq!(begins(&mut c, &first, 7002, 9002), Learnt::Drawn);
+        assert_eq!(to_chain(&c, &out(9000)), out(7001));
+        assert_eq!(to_chain(&c, &out(9002)), out(7002));
+        let reply = |port| udp(SERVER, 53, OWN, port);
+        assert_eq!(c.to_kernel(&reply(7001)), Sent::Mapped(reply(9000)));
     }
 
     #[test]

@@ -83,10 +83,13 @@ known! {
         "the chain has no connection there";
     IGMP: "IGMP for the router itself",
         "a kernel has IGMP, and says nothing; Onefold's router says that it has no such protocol";
-    CODED: "pings over IPv6 with a code, for the router itself",
-        "RFC 4443 has no code but 0: the kernel answers whatever it is, Onefold's router does not";
+    CODED: "pings with a code, for the router itself",
+        "RFC 792 and RFC 4443 have no code but 0: the kernel answers whatever it is, over IPv4 with the same; Onefold's \
+         router answers with code 0 over IPv4, and not at all over IPv6";
     SOURCE_ROUTE: "IPv6 routing headers, for the router itself",
         "the kernel says which byte it does not know (RFC 5095); Onefold's router does not answer";
+    NO_FRAGMENT: "IPv6 packets whose fragment header is cut short, for the router itself",
+        "the kernel says that there is something wrong with the header; Onefold's router does not answer";
     BAD_UDP: "UDP with a wrong length or checksum, for the router itself",
         "the kernel looks at both before it says that nobody listens; Onefold's router says so at once";
     LIMITED: "ICMP errors about IPv4 packets that have no way, more than five to one source",
@@ -108,6 +111,8 @@ pub(crate) struct Sent<'a> {
     pub iptables: bool,
     /// Rules on the way ask about connections, and whether they are assured.
     pub tracks: bool,
+    /// Rules on the way count packets.
+    pub counts: bool,
     pub asks_assured: bool,
     pub mtu: usize,
     pub families: [bool; 2],
@@ -140,7 +145,26 @@ pub(crate) fn not_compared(s: &Sent<'_>) -> Option<Known> {
     if (s.firewalls || v6) && options {
         return Some(OPTIONS);
     }
-    if s.tracks { untold(s, v6) } else { None }
+    if s.tracks {
+        return untold(s, v6);
+    }
+    if s.counts { uncounted(s, v6) } else { None }
+}
+
+/// Why a packet must not come to a firewall whose rules count packets: only one side would count it.
+fn uncounted(s: &Sent<'_>, v6: bool) -> Option<Known> {
+    let ip = s.frame.get(view(s.frame)?.net..)?;
+    let (src, dst, _) = ends(ip)?;
+    if s.iptables && is_cut(s.frame) {
+        return Some(CUT);
+    }
+    if s.iptables && is_later(s.frame) {
+        return Some(LATER);
+    }
+    if s.passes && ip.get(if v6 { 7 } else { 8 }) == Some(&0) {
+        return Some(NO_HOPS);
+    }
+    (s.passes && martian(src, dst)).then_some(MARTIAN)
 }
 
 /// Why a packet must not come to a firewall that tracks connections: what the kernel does with it by itself would leave
@@ -287,7 +311,8 @@ fn answered_by_one(
     theirs: &[&(usize, Form)],
 ) -> Option<Known> {
     let v = view(frame)?;
-    let (_, dst, proto) = ends(frame.get(v.net..)?)?;
+    let ip = frame.get(v.net..)?;
+    let (_, dst, proto) = ends(ip)?;
     let v6 = dst.len() == 16;
     // behind the receiver's address, type and code
     let tells = |all: &[&(usize, Form)], says: fn(&[u8]) -> bool| {
@@ -300,14 +325,38 @@ fn answered_by_one(
     if !v6 && proto == 2 && theirs.is_empty() && tells(ours, |e| e == [3, 2]) {
         return Some(IGMP);
     }
-    if !v6 || !ours.is_empty() {
-        return None;
-    }
-    if proto == 43 && tells(theirs, |e| e.first() == Some(&4)) {
-        return Some(SOURCE_ROUTE);
+    if v6 && ours.is_empty() && tells(theirs, |e| e.first() == Some(&4)) {
+        match proto {
+            43 => return Some(SOURCE_ROUTE),
+            44 if payload(ip)? < 8 => return Some(NO_FRAGMENT),
+            _ => {}
+        }
     }
     let head = frame.get(v.transport?..)?.first_chunk::<2>()?;
-    (proto == 58 && head[0] == 128 && head[1] != 0 && !theirs.is_empty()).then_some(CODED)
+    let coded = match (v6, ours, theirs) {
+        (false, [(p, Form::Packet(a))], [(q, Form::Packet(b))]) => {
+            proto == 1 && head[0] == 8 && p == q && same_but_code(a, b)
+        }
+        (true, [], [(_, Form::Packet(_))]) => proto == 58 && head[0] == 128,
+        _ => false,
+    };
+    (coded && head[1] != 0).then_some(CODED)
+}
+
+/// Bytes behind an IPv6 header, as it says.
+fn payload(ip: &[u8]) -> Option<u16> {
+    Some(u16::from_be_bytes([*ip.get(4)?, *ip.get(5)?]))
+}
+
+/// Are two messages of ICMP the same but for code and checksum?
+fn same_but_code(a: &[u8], b: &[u8]) -> bool {
+    let without = |f: &[u8]| {
+        let at = view(f)?.transport?;
+        let mut f = f.to_vec();
+        f.get_mut(at + 1..at + 4)?.fill(0);
+        Some(f)
+    };
+    without(a).is_some() && without(a) == without(b)
 }
 
 /// Are length and checksum of a UDP packet as they have to be (RFC 768, RFC 8200 8.1)?
@@ -461,6 +510,22 @@ mod tests {
         f[59] = 8;
         f[55] = 3;
         assert!(!udp_is_right(&f), "another port");
+    }
+
+    #[test]
+    fn answers_with_a_code() {
+        let mut a = vec![0u8; 14];
+        a[12..14].copy_from_slice(&[8, 0]);
+        a.extend([
+            0x45, 0, 0, 28, 0, 0, 0, 0, 64, 1, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+        ]);
+        a.extend([0, 0, 0xff, 0xf7, 0, 7, 0, 1]);
+        let mut b = a.clone();
+        (b[35], b[36], b[37]) = (0xff, 0xfe, 0xf8);
+        assert!(same_but_code(&a, &b));
+        b[39] = 8;
+        assert!(!same_but_code(&a, &b));
+        assert!(!same_but_code(&[], &[]));
     }
 
     #[test]

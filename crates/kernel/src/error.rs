@@ -34,6 +34,17 @@ pub enum KernelError {
         /// The second one's name.
         second: String,
     },
+    /// Rules draw packets at random.
+    #[error(
+        "{function}: '{file}' draws packets at random (statistic --mode random, numgen random), and the kernel draws \
+         others\n  hint: leave these rules out for this comparison"
+    )]
+    Chance {
+        /// The function.
+        function: String,
+        /// The file with the rules.
+        file: String,
+    },
     /// A name that no interface can have.
     #[error(
         "{function}: '{name}' cannot be an interface's name in Linux: 1 to 15 characters without '/' and spaces"

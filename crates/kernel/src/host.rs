@@ -151,6 +151,7 @@ pub(crate) fn configure(
             let groups = groups.into_iter().filter(|(_, g)| *g > 0);
             let lines = groups.map(|(name, g)| format!("link set dev {name} group {g}"));
             own_ip(&f.name, space, false, &lines.collect::<Vec<_>>())?;
+            sets(f, w, space)?;
             rules(f, w, space)?;
             if w.tracks {
                 let seconds = KERNEL_SECONDS.to_string();
@@ -253,18 +254,46 @@ pub(crate) fn has_ipv6() -> bool {
     std::path::Path::new("/proc/sys/net/ipv6").exists()
 }
 
+/// Loads a firewall's rules anew, so that they have counted nothing.
+///
+/// # Errors
+/// The kernel, or one of its tools, refuses them: what, and why.
+pub(crate) fn anew(
+    f: &KernelFunction,
+    space: &Arc<NetSpace>,
+    names: &[String],
+) -> Result<(), KernelError> {
+    let (KernelForm::Firewall(w), [inside, outside]) = (&f.form, names) else {
+        return Ok(());
+    };
+    commands::tool(space, "nft", &["flush", "ruleset"], "")?.map_err(|said| {
+        KernelError::Refused {
+            function: f.name.clone(),
+            tool: "nft".into(),
+            what: "'flush ruleset'".into(),
+            said,
+        }
+    })?;
+    rules(f, w, space)?;
+    own_table(f, space, [inside, outside], w)
+}
+
+/// The operator's sets, which rules name.
+fn sets(f: &KernelFunction, w: &KernelFirewall, space: &Arc<NetSpace>) -> Result<(), KernelError> {
+    let Some(sets) = &w.sets else {
+        return Ok(());
+    };
+    let done = commands::tool(space, "ipset", &["restore"], sets)?;
+    done.map_err(|said| KernelError::Refused {
+        function: f.name.clone(),
+        tool: "ipset".into(),
+        what: "the sets".into(),
+        said,
+    })
+}
+
 /// The operator's rulesets.
 fn rules(f: &KernelFunction, w: &KernelFirewall, space: &Arc<NetSpace>) -> Result<(), KernelError> {
-    if let Some(sets) = &w.sets {
-        commands::tool(space, "ipset", &["restore"], sets)?.map_err(|said| {
-            KernelError::Refused {
-                function: f.name.clone(),
-                tool: "ipset".into(),
-                what: "the sets".into(),
-                said,
-            }
-        })?;
-    }
     for r in &w.rules {
         let (tool, args): (&str, &[&str]) = match (r.format, r.family) {
             (RuleFormat::Nftables, _) if json(&r.text) => ("nft", &["-j", "-f", "-"]),

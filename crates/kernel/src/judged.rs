@@ -73,10 +73,10 @@ impl SharedLab {
         }))
     }
 
-    /// Why a frame must not be given to anybody: the kernel's connections would not be Onefold's any more. It is
-    /// counted.
+    /// Why a frame must not be given to anybody: the kernel's connections, or what its rules have counted, would not be
+    /// Onefold's any more. It is counted.
     pub(crate) fn skips(&mut self, source: ElemId, frame: &[u8]) -> bool {
-        if !self.lab.tracks() {
+        if !self.lab.remembers() {
             return false;
         }
         let why = self.port_of(source).and_then(|port| {
@@ -104,6 +104,7 @@ impl SharedLab {
             routers: self.lab.has().1,
             iptables: self.lab.iptables(),
             tracks: self.lab.tracks(),
+            counts: self.lab.counts(),
             asks_assured: self.lab.asks_assured(),
             mtu: self.lab.mtu(port),
             families: self.lab.families(),
@@ -122,7 +123,7 @@ impl SharedLab {
 
     /// The kernel's connections are those that these frames have left, of the execution of this number.
     fn becomes(&mut self, id: u64, log: &[Logged]) -> Result<(), KernelError> {
-        if self.owner == id || !self.lab.tracks() {
+        if self.owner == id || !self.lab.remembers() {
             return Ok(());
         }
         self.lab.flush()?;
@@ -169,6 +170,11 @@ impl SharedLab {
         };
         self.chosen.ends(frame);
         learnt
+    }
+
+    /// Must it begin anew, as the kernel may not find ports that are free?
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.lab.translates().is_some() && self.chosen.is_crowded()
     }
 
     fn next(&mut self) -> u64 {
@@ -221,7 +227,7 @@ pub struct Judged {
     lines: Vec<String>,
     /// Its number: the kernel has the connections of one execution at a time.
     id: u64,
-    /// Where the kernel keeps connections: the frames that it has been sent, by port, to be sent again when another
+    /// Where the kernel keeps connections, or rules count: the frames that it has been sent, by port, to be sent again when another
     /// execution has had it.
     log: Vec<Logged>,
     /// A frame came that the kernel must not be sent: nothing is compared any more.
@@ -258,13 +264,13 @@ impl Judged {
             p.outputs(&mut Outputs::default());
         }
         let mut lab = self.lab.borrow_mut();
-        let tracks = lab.lab.tracks();
+        let remembers = lab.lab.remembers();
         if !self.blind
             && let Err(e) = lab.becomes(self.id, &self.log)
         {
             lab.failed = Some(e);
         }
-        self.blind |= tracks && lab.skips(source, frame);
+        self.blind |= remembers && lab.skips(source, frame);
         let theirs = match lab.failed {
             Some(_) => None,
             None if self.blind => None,
@@ -276,7 +282,7 @@ impl Judged {
                 self.tracing.then_some(&mut self.lines),
             ),
         };
-        if tracks
+        if remembers
             && !self.blind
             && let Some(port) = lab.port_of(source)
         {
@@ -347,7 +353,8 @@ fn judge(
             lab.count(DRAWN);
         }
         for l in &mut left {
-            l.bytes = lab.chosen.to_chain(&l.bytes, (frame, &to_kernel));
+            let expected = one_left(ours);
+            l.bytes = (lab.chosen).to_chain(&l.bytes, (frame, &to_kernel), expected.as_ref());
         }
     }
     if lab.counting {

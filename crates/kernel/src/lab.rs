@@ -3,12 +3,14 @@
 use crate::KernelError;
 use crate::commands::{has, own_ip};
 use crate::host;
-use crate::plan::{MTU, entered, families, formats, interface, networks, own, rounds, translates};
+use crate::plan::{
+    MTU, entered, families, firewalls, formats, interface, networks, own, rounds, translates,
+};
 use crate::trace::Monitor;
 use crate::wires::{End, Wires};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use onefold_chain::import::RuleFormat;
-use onefold_chain::kernel::{KernelForm, KernelPlan};
+use onefold_chain::kernel::{KernelForm, KernelFunction, KernelPlan};
 use onefold_nf::NetSpace;
 use onefold_packet::{Packet, Pkt, Timestamp};
 use onefold_port_interface::Interface;
@@ -68,6 +70,8 @@ pub struct Lab {
     iptables: bool,
     /// Functions whose rules ask about connections.
     trackers: Vec<usize>,
+    /// Functions whose rules count packets, with their numbers and names of interfaces.
+    counters: Vec<(KernelFunction, usize, Vec<String>)>,
     /// Rules ask whether connections are assured.
     asks_assured: bool,
     /// Rules translate addresses; do they draw ports?
@@ -105,7 +109,15 @@ pub fn obstacle(plan: &KernelPlan) -> Option<KernelError> {
             "type: apt install iptables",
         );
     }
-    None
+    if firewalls(plan).any(|(_, w)| w.sets.is_some()) && !has("ipset") {
+        return missing("there is no 'ipset'", "type: apt install ipset");
+    }
+    // what a rule draws cannot be compared packet by packet
+    let mut drawn = firewalls(plan).filter_map(|(f, w)| Some((f, w.chance.clone()?)));
+    drawn.next().map(|(f, file)| KernelError::Chance {
+        function: f.name.clone(),
+        file,
+    })
 }
 
 impl Lab {
@@ -150,9 +162,9 @@ impl Lab {
             ),
             iptables: formats(plan).any(|f| f == RuleFormat::Iptables),
             trackers: crate::forget::trackers(plan).collect(),
+            counters: Vec::new(),
             translates: translates(plan)?,
-            asks_assured: (plan.functions.iter())
-                .any(|f| matches!(&f.form, KernelForm::Firewall(w) if w.asks_assured)),
+            asks_assured: firewalls(plan).any(|(_, w)| w.asks_assured),
         };
         let mut names = Vec::new();
         for f in &plan.functions {
@@ -169,6 +181,12 @@ impl Lab {
         for ((f, space), names) in plan.functions.iter().zip(&lab.spaces).zip(&names) {
             host::configure(f, space, names)?;
         }
+        let functions = plan.functions.iter().zip(names).enumerate();
+        let counts = |f: &KernelFunction| matches!(&f.form, KernelForm::Firewall(w) if w.counts);
+        lab.counters = functions
+            .filter(|(_, (f, _))| counts(f))
+            .map(|(i, (f, names))| (f.clone(), i, names))
+            .collect();
         Ok(lab)
     }
 
@@ -305,11 +323,26 @@ impl Lab {
         self.translates
     }
 
-    /// The kernel forgets all connections.
+    /// Do rules count packets?
+    pub(crate) fn counts(&self) -> bool {
+        !self.counters.is_empty()
+    }
+
+    /// Does what becomes of a packet hang on those before it?
+    pub(crate) fn remembers(&self) -> bool {
+        self.tracks() || self.counts()
+    }
+
+    /// The kernel forgets all connections, and what rules have counted.
     ///
     /// # Errors
     /// It refuses.
     pub(crate) fn flush(&self) -> Result<(), KernelError> {
+        for (f, number, names) in &self.counters {
+            if let Some(space) = self.spaces.get(*number) {
+                host::anew(f, space, names)?;
+            }
+        }
         let spaces = self.trackers.iter().filter_map(|f| self.spaces.get(*f));
         // Bound: the functions
         for space in spaces {

@@ -4,7 +4,7 @@ use crate::KernelError;
 use crate::host;
 use crate::wires::{End, Wires};
 use onefold_chain::import::RuleFormat;
-use onefold_chain::kernel::{KernelForm, KernelPlan};
+use onefold_chain::kernel::{KernelFirewall, KernelForm, KernelFunction, KernelPlan};
 use std::net::IpAddr;
 
 /// MTU of wires on which no router says another one.
@@ -53,13 +53,21 @@ pub(crate) fn translates(plan: &KernelPlan) -> Result<Option<bool>, KernelError>
     }
 }
 
+/// The firewalls, each with its function.
+pub(crate) fn firewalls(
+    plan: &KernelPlan,
+) -> impl Iterator<Item = (&KernelFunction, &KernelFirewall)> {
+    plan.functions.iter().filter_map(|f| match &f.form {
+        KernelForm::Firewall(w) => Some((f, w)),
+        KernelForm::Router(_) => None,
+    })
+}
+
 /// Formats of all rulesets.
 pub(crate) fn formats(plan: &KernelPlan) -> impl Iterator<Item = RuleFormat> {
-    let firewalls = plan.functions.iter().filter_map(|f| match &f.form {
-        KernelForm::Firewall(w) => Some(w),
-        KernelForm::Router(_) => None,
-    });
-    firewalls.flat_map(|w| &w.rules).map(|r| r.format)
+    firewalls(plan)
+        .flat_map(|(_, w)| &w.rules)
+        .map(|r| r.format)
 }
 
 /// Address and MTU of a function's port.

@@ -2,7 +2,7 @@
 
 use crate::apply::{Held, Levers};
 use crate::kernel::Kernel;
-use crate::observe::Watcher;
+use crate::observe::{Wanted, Watcher};
 use crate::stat::{Counters, Usage};
 use crate::{LeverError, sys};
 use onefold_nf::{Plan, Region, Shape};
@@ -36,8 +36,11 @@ const LEAST_PAUSE: Nanos = 30 * MICROSECOND;
 pub struct Way {
     /// The port's name.
     pub name: String,
-    /// The NFs, in the order in which they are reached.
+    /// The NFs that its packets can come to, in the order in which they are reached.
     pub nfs: Vec<usize>,
+    /// So many of them, from the first one on, are one behind the other; whether packets come to the rest, behind an NF
+    /// that goes on to several, is seen from them.
+    pub certain: usize,
 }
 
 /// What is to be scheduled.
@@ -404,8 +407,11 @@ impl Controller {
     /// somebody who did not let others run was given turns.
     pub fn step(&mut self, now: Nanos) -> bool {
         self.steps += 1;
-        let chains = self.policy.as_ref().is_some_and(|p| p.sees_chains());
-        let nfs = self.watcher.look(&self.shared, now, chains);
+        let wanted = self.policy.as_ref().map_or(Wanted::default(), |p| Wanted {
+            chains: p.sees_chains(),
+            ways: p.sees_ways(),
+        });
+        let nfs = self.watcher.look(&self.shared, now, wanted);
         if let Some(policy) = &mut self.policy {
             // the observation is of the same topology
             let _ = policy.decide(&Observation { now, nfs }, &mut self.decisions);
@@ -538,7 +544,7 @@ impl Controller {
     /// The last figures are read, and all levers are put back.
     pub fn end(mut self) {
         let now = sys::now();
-        self.watcher.look(&self.shared, now, false);
+        self.watcher.look(&self.shared, now, Wanted::default());
         let passed = now.saturating_sub(self.read);
         self.usage(now, passed);
     }

@@ -2,7 +2,7 @@
 
 use crate::controller::{Shared, Way};
 use onefold_nf::{Plan, Purpose, Region, Ring, RingMemory, State, bell, occupancy};
-use onefold_sched::{ChainSet, Level, MICROSECOND, Nanos, NfView};
+use onefold_sched::{ChainSet, Level, MICROSECOND, MILLISECOND, MOST_CHAINS, Nanos, NfView};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -12,6 +12,13 @@ const LOOKED_AT: u32 = 64;
 const LOOKED_FROM: u32 = 50;
 /// And how often at most: 64 packets are 128 lines that are in another core's cache, some 10 us.
 const LOOKED_EVERY: Nanos = 100 * MICROSECOND;
+
+/// Where packets of chains come to is found out by so many packets of each ring,
+const WAYS_BY: u32 = 8;
+/// and so often.
+const WAYS_EVERY: Nanos = MILLISECOND;
+/// A chain of which no packet was seen somewhere for so long goes elsewhere.
+const WAYS_KEPT: Nanos = 1_000 * MILLISECOND;
 
 /// A counter of 32 bits that runs round, as one of 64.
 #[derive(Debug, Clone, Copy, Default)]
@@ -51,7 +58,7 @@ impl Seen {
         if !level.at_least(LOOKED_FROM) {
             self.queued = (0, 0);
         } else if now.saturating_sub(self.queued.1) >= LOOKED_EVERY {
-            self.queued = (self.ring.classes(LOOKED_AT), now);
+            self.queued = (self.ring.classes(LOOKED_AT).known, now);
         }
         self.queued.0
     }
@@ -70,6 +77,8 @@ struct Nf {
     outputs: Vec<Ring>,
     /// Ways that begin here.
     entries: Vec<usize>,
+    /// Ways that may come here or not, and when a packet of each was seen here.
+    passes: Vec<(usize, Option<Nanos>)>,
     samples: u32,
     /// Batches and packets that it has taken, as of the last look.
     batches: (u64, u64),
@@ -83,6 +92,17 @@ pub struct Watcher {
     views: Vec<NfView>,
     /// By NF: packets that it had worked on and that found the next ring full.
     wasted: Vec<u64>,
+    /// When it was looked for ways.
+    ways: Option<Nanos>,
+}
+
+/// What a policy wants to see besides counters.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wanted {
+    /// Which chains wait in rings ([`NfView::queued`]).
+    pub chains: bool,
+    /// Where chains' packets come to ([`NfView::absent`]).
+    pub ways: bool,
 }
 
 /// The fuller one.
@@ -91,6 +111,32 @@ fn fuller(a: Level, b: Level) -> Level {
     match a.capacity == 0 || part(b, a) > part(a, b) {
         true => b,
         false => a,
+    }
+}
+
+impl Nf {
+    /// Looks whose packets wait here.
+    fn find_ways(&mut self, now: Nanos) {
+        let found = self.inputs.iter().map(|s| s.ring.classes(WAYS_BY));
+        let (mut known, mut others) = (0, false);
+        for c in found {
+            known |= c.known;
+            others |= c.others;
+        }
+        for (way, seen) in &mut self.passes {
+            // packets that functions have made or copied are of no chain that is known: they may be of any
+            if others || known >> *way & 1 != 0 {
+                *seen = Some(now);
+            }
+        }
+    }
+
+    /// Ways that could come here, and have not of late.
+    fn absent(&self, now: Nanos) -> ChainSet {
+        let of_late =
+            |seen: Option<Nanos>| seen.is_some_and(|at| now.saturating_sub(at) < WAYS_KEPT);
+        let absent = self.passes.iter().filter(|p| !of_late(p.1));
+        absent.fold(0, |all, (way, _)| all | 1 << way)
     }
 }
 
@@ -116,10 +162,19 @@ impl Watcher {
                 let outputs = rings.iter().filter(|r| r.0.from == number);
                 let here = |w: &Way| w.nfs.first() == Some(&(number as usize - 1));
                 let entries = ways.iter().enumerate().filter(|(_, w)| here(w));
+                let may = |w: &Way| {
+                    w.nfs
+                        .iter()
+                        .skip(w.certain.max(1))
+                        .any(|n| *n == number as usize - 1)
+                };
+                let passes = ways.iter().take(MOST_CHAINS).enumerate();
+                let passes = passes.filter(|(_, w)| may(w));
                 Nf {
                     inputs: inputs.collect(),
                     outputs: outputs.map(|r| r.1.clone()).collect(),
                     entries: entries.map(|(i, _)| i).collect(),
+                    passes: passes.map(|(i, _)| (i, None)).collect(),
                     samples: 0,
                     batches: (0, 0),
                 }
@@ -130,22 +185,37 @@ impl Watcher {
             views: vec![NfView::default(); nfs.len()],
             wasted: vec![0; nfs.len()],
             nfs,
+            ways: None,
         }
     }
 
-    /// Looks, at this moment; `chains`: which of them wait in rings is wanted, too. Steps: the rings, and 64 packets of
-    /// each that is half full, ten thousand times a second at most.
-    pub fn look(&mut self, shared: &Shared, at: Nanos, chains: bool) -> &[NfView] {
+    /// Looks, at this moment. Steps: the rings; if it is wanted which chains wait, 64 packets of each that is half
+    /// full, ten thousand times a second at most; if ways are wanted, 8 packets of each ring and the ways, a thousand
+    /// times.
+    pub fn look(&mut self, shared: &Shared, at: Nanos, wanted: Wanted) -> &[NfView] {
         self.wasted.fill(0);
+        let due = |last: Nanos| at.saturating_sub(last) >= WAYS_EVERY;
+        let find = wanted.ways && self.ways.is_none_or(due);
+        if find {
+            self.ways = Some(at);
+        }
         for (i, (nf, view)) in self.nfs.iter_mut().zip(&mut self.views).enumerate() {
             let mut now = NfView::default();
+            if find {
+                nf.find_ways(at);
+            }
+            now.absent = match (wanted.ways, find) {
+                (false, _) => 0,
+                (true, true) => nf.absent(at),
+                (true, false) => view.absent,
+            };
             for seen in &mut nf.inputs {
                 let level = seen.level();
                 now.input = fuller(now.input, level);
                 let full = seen.full.go_on(seen.ring.full().load(Ordering::Relaxed));
                 now.arrived += seen.tail.go_on(seen.ring.tail().load(Ordering::Acquire)) + full;
                 now.done += seen.head.go_on(seen.ring.head().load(Ordering::Acquire));
-                if chains {
+                if wanted.chains {
                     now.queued |= seen.chains(level, at);
                 }
                 if let Some(w) = (seen.from as usize)

@@ -85,6 +85,7 @@ impl World {
             ways: vec![Way {
                 name: "lan".to_string(),
                 nfs: (0..nfs as usize).collect(),
+                certain: nfs as usize,
             }],
             housekeeping: Some(0),
             folder: std::env::temp_dir().join(format!("onefold-levers-{}", std::process::id())),
@@ -266,6 +267,53 @@ fn a_full_ring_sheds_the_chain_that_waits_there() {
     assert!(group(&w, 0) && group(&w, 1));
     drop(c);
     assert!(!group(&w, 0) && !group(&w, 1));
+}
+
+/// Two chains could come to the slow function; what waits there is of one of them, and holds that one up alone.
+#[test]
+fn a_chain_waits_where_its_packets_are() {
+    if !may() {
+        return;
+    }
+    let mut w = World::new(2);
+    let way = |name: &str| Way {
+        name: name.to_string(),
+        nfs: vec![0, 1],
+        certain: 1,
+    };
+    w.setup.ways = vec![way("lan"), way("dmz")];
+    w.shared = Arc::new(Shared::new(2, 2));
+    let mut c = w.controller("latency,target=1ms");
+    let takes = |w: &World, nf: u32, ns: u64, n: u32| {
+        let said = w.region.nf(nf + 1).unwrap().said();
+        said.sample.store(ns, Ordering::Relaxed);
+        said.samples.store(n, Ordering::Release);
+    };
+    for n in 1..40 {
+        takes(&w, 0, 1_000, n);
+        takes(&w, 1, 100_000, n);
+        w.go_on(&mut c, MILLISECOND);
+    }
+    // nobody has come to the second one: half of 1 ms by 1 us
+    assert_eq!((w.shared.admits(0), w.shared.admits(1)), (500, 500));
+    w.put(1, 60, 2);
+    w.go_on(&mut c, 2 * MILLISECOND);
+    assert!(w.shared.admits(0) > 100, "{}", w.shared.admits(0));
+    assert_eq!(w.shared.admits(1), 0);
+    // taken, and not done with yet: others' packets may be where they were
+    let mut arrived = Vec::new();
+    w.seats[2].receive(0, &mut arrived, 60).unwrap();
+    for a in &arrived {
+        w.seats[0].classify(a.descriptor.slot, 1);
+    }
+    w.go_on(&mut c, 2 * MILLISECOND);
+    assert!(w.shared.admits(0) > 100, "{}", w.shared.admits(0));
+    // of no chain that is known, as what a function has made itself: of any
+    drop(arrived);
+    w.seats[2].release();
+    w.put(1, 60, 0);
+    w.go_on(&mut c, 2 * MILLISECOND);
+    assert_eq!((w.shared.admits(0), w.shared.admits(1)), (0, 0));
 }
 
 #[test]

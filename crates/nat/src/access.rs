@@ -188,8 +188,10 @@ pub fn create(
         .members
         .get_mut(usize::from(h.member))
         .ok_or(NoFlow::Drop)?;
-    let (mut to, outputs, free) = match verdict {
-        Verdict::Map(to, outputs, free) => (to, outputs, free && m.kind != RewriterKind::Ping),
+    let (mut to, outputs, free, usage) = match verdict {
+        Verdict::Map(to, outputs, free, usage) => {
+            (to, outputs, free && m.kind != RewriterKind::Ping, usage)
+        }
         Verdict::Pass(o) => return Err(NoFlow::Pass(o)),
         Verdict::Drop => return Err(NoFlow::Drop),
         Verdict::NoRoom => {
@@ -223,6 +225,7 @@ pub fn create(
         ping,
         free,
         flags: 0,
+        usage,
     };
     match t.insert(&new, now) {
         Some(i) => Ok((i, false)),

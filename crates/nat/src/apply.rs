@@ -158,7 +158,7 @@ fn ports(t: &mut [u8], to: FlowId) {
 /// TCP: everything but sequence numbers. Returns the connection's flags after this packet. A header of less than 18
 /// bytes keeps its ports, as in Click.
 #[inline]
-pub fn tcp(p: &mut Packet, r: &Record, reply: bool, annos: Annos) -> u8 {
+pub fn tcp(p: &mut Packet, r: &Record, reply: bool, annos: Annos, acks: u8) -> u8 {
     addresses(p, r, reply, annos, true, true);
     let Some(t) = p.transport_mut().filter(|t| t.len() >= 18) else {
         return r.flags;
@@ -171,12 +171,13 @@ pub fn tcp(p: &mut Packet, r: &Record, reply: bool, annos: Annos) -> u8 {
         .network()
         .and_then(ipv4::Header::parse)
         .is_some_and(|ip| ip.header_len() + words * 4 < usize::from(ip.total_len()));
-    tcp_flags(r.flags, reply, control, payload)
+    tcp_flags(r.flags, reply, control, payload, acks)
 }
 
-/// A connection's flags after a segment with these control bits, with or without payload.
+/// A connection's flags after a segment with these control bits, with or without payload. `acks`: bits that count as
+/// data; see [`Member::acks`](crate::Member::acks).
 #[inline]
-pub fn tcp_flags(mut flags: u8, reply: bool, control: u8, payload: bool) -> u8 {
+pub fn tcp_flags(mut flags: u8, reply: bool, control: u8, payload: bool, acks: u8) -> u8 {
     let side = u8::from(reply);
     if control & flag::RST != 0 {
         flags |= TCP_DONE | TCP_DONE << 1;
@@ -185,10 +186,16 @@ pub fn tcp_flags(mut flags: u8, reply: bool, control: u8, payload: bool) -> u8 {
     } else if control & flag::SYN != 0 || payload {
         flags &= !(TCP_DONE << side);
     }
-    if payload {
+    if payload || control & acks != 0 {
         flags |= TCP_DATA << side;
     }
     flags
+}
+
+/// Has this side of a connection sent data (or what counts as such)?
+#[inline]
+pub fn tcp_has_data(flags: u8, reply: bool) -> bool {
+    flags & TCP_DATA << u8::from(reply) != 0
 }
 
 /// TCP sequence and acknowledgment numbers, and those in SACK options.

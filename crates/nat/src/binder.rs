@@ -14,7 +14,7 @@ use crate::flow_id::checksum_addend;
 use crate::kind::RewriterKind;
 use crate::lease::Leases;
 use crate::pattern::{Pattern, PatternSet};
-use crate::record::NewFlow;
+use crate::record::{NewFlow, Usage};
 use crate::spec::{InTable, InputSpec};
 use crate::table::FlowTable;
 use onefold_packet::Timestamp;
@@ -63,6 +63,9 @@ pub struct Binder<'s> {
     pub(crate) new: Option<(&'s mut Pattern, u16, u16)>,
     kind: RewriterKind,
     take_over: bool,
+    /// New flows have [mappings](crate::Member::endpoints), and connections are established by these bits.
+    endpoints: bool,
+    acks: u8,
     /// What that makes of flows, if it follows from each.
     filling: Option<Filling>,
     /// Twice the member's number.
@@ -141,7 +144,7 @@ impl<'s> Binder<'s> {
         }
         let t = store.get::<FlowTable>(h.table)?;
         let m = t.members.get(usize::from(h.member))?;
-        let take_over = m.take_over;
+        let (take_over, endpoints, acks) = (m.take_over, m.endpoints, m.acks());
         let there = |o: usize| u16::try_from(o).ok().filter(|_| o < m.noutputs);
         let new = match m.specs.get(port)?.0 {
             InputSpec::Pattern(p, f, r) => Some(p).zip(there(f)).zip(there(r)),
@@ -155,7 +158,9 @@ impl<'s> Binder<'s> {
             }
             None => (store.get_mut::<FlowTable>(h.table)?, None),
         };
-        let filling = new.as_ref().and_then(|(p, ..)| p.filling());
+        // what becomes of flows with mappings is not known before
+        let new_alone = new.as_ref().filter(|_| !endpoints);
+        let filling = new_alone.and_then(|(p, ..)| p.filling());
         Some(Binder {
             filling,
             moment: (Timestamp::ZERO, 0),
@@ -163,6 +168,8 @@ impl<'s> Binder<'s> {
             new,
             kind,
             take_over,
+            endpoints,
+            acks,
             map: h.member * 2,
             port: u16::try_from(port).ok()?,
             sure: [0; SURE],
@@ -216,6 +223,7 @@ impl<'s> Binder<'s> {
             map: self.map,
             two: self.kind == RewriterKind::Ip,
             least: self.least(),
+            acks: self.acks,
         };
         c.work_out(row, &how);
         let from = row * ROW;
@@ -356,13 +364,13 @@ impl<'s> Binder<'s> {
 
     /// A flow's flags after a forward packet.
     #[inline(always)]
-    pub(crate) fn flags(before: u8, p: &FlowPacket) -> u8 {
+    pub(crate) fn flags(before: u8, p: &FlowPacket, acks: u8) -> u8 {
         if p.proto != proto::TCP {
             return apply::udp_flags(before, false);
         }
         let [words, control] = p.tcp;
         let payload = 20 + usize::from(words >> 4) * 4 < usize::from(p.total_len);
-        apply::tcp_flags(before, false, control, payload)
+        apply::tcp_flags(before, false, control, payload, acks)
     }
 
     #[inline(always)]
@@ -378,7 +386,7 @@ impl<'s> Binder<'s> {
             return BindAnswer::Ask;
         }
         let (ip_delta, port_delta) = (r.ip_delta, r.port_delta);
-        let flags = Self::flags(r.flags, p);
+        let flags = Self::flags(r.flags, p, self.acks);
         t.touch(i, now);
         t.set_flags(i, flags);
         BindAnswer::To(FlowBinding {
@@ -408,6 +416,8 @@ impl<'s> Binder<'s> {
         if *f != wanted.output {
             return BindAnswer::Ask;
         }
+        let acks = self.acks;
+        let mapped = self.endpoints && pattern.maps_sources();
         let flow = |to: FlowId, free: bool| NewFlow {
             map,
             input,
@@ -419,7 +429,11 @@ impl<'s> Binder<'s> {
             ping: false,
             free,
             // the packet that has made it is its last use as it is
-            flags: Self::flags(0, p),
+            flags: Self::flags(0, p, acks),
+            usage: match mapped {
+                true => Usage::MappedSource,
+                false => Usage::Plain,
+            },
         };
         // most often it becomes what it was taken to become, and all that follows from that has been worked out
         let likely = a.likely.map(|l| (l, pattern.own(p.flow)));
@@ -435,7 +449,7 @@ impl<'s> Binder<'s> {
             }
             _ => {
                 let take_over = self.take_over;
-                let free = pattern.top != 0 || !take_over;
+                let free = pattern.top != 0 || !take_over || mapped;
                 let mut replies = InTable {
                     t,
                     map,
@@ -443,7 +457,10 @@ impl<'s> Binder<'s> {
                     take_over,
                     free: None,
                 };
-                let to = pattern.rewrite(p.flow, &mut replies, draw);
+                let to = match mapped {
+                    true => pattern.map_source(p.flow, &mut replies, draw),
+                    false => pattern.rewrite(p.flow, &mut replies, draw),
+                };
                 let found = replies.free;
                 let Some(to) = to else {
                     t.count_failure(map, input);

@@ -66,6 +66,9 @@ fn table(capacity: u32, expire: &[u64]) -> FlowTable {
         track: [Track::Tcp, Track::Udp(3)],
         noutputs: 2,
         take_over: true,
+        endpoints: false,
+        reserved: Vec::new(),
+        handshake: false,
         inputs: vec![Counts::default()],
     });
     t.set_capacity(capacity);
@@ -79,6 +82,8 @@ fn binder<'s>(table: &'s mut FlowTable, pattern: &'s mut Pattern) -> Binder<'s> 
         new: Some((pattern, 0, 1)),
         kind: RewriterKind::Ip,
         take_over: true,
+        endpoints: false,
+        acks: 0,
         map: 0,
         port: 0,
         moment: (Timestamp::ZERO, 0),

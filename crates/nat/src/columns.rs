@@ -7,7 +7,7 @@
 use crate::binder::FlowBinding;
 use crate::flow_id::FlowId;
 use crate::hash_key::HashKey;
-use crate::record::{NewFlow, TCP_DATA, TCP_DONE};
+use crate::record::{NewFlow, TCP_DATA, TCP_DONE, Usage};
 use onefold_packet::checksum;
 use onefold_packet::wire::tcp::flag;
 
@@ -70,6 +70,8 @@ pub(crate) struct How<'t> {
     pub two: bool,
     /// Least bytes of the transport header of TCP and of UDP packets; [`u32::MAX`]: none is known.
     pub least: [u32; 2],
+    /// TCP's control bits that count as data.
+    pub acks: u8,
 }
 
 /// Where the words of an IP header without options, and of what is behind it, begin that [`Columns::put_row`] wants:
@@ -292,7 +294,7 @@ impl Columns {
             for (all, to) in self.to.iter_mut().zip(to) {
                 all[i] = to;
             }
-            self.flags[i] = first_flags(self.proto[i], self.total_len[i]);
+            self.flags[i] = first_flags(self.proto[i], self.total_len[i], how.acks);
         }
     }
 
@@ -334,6 +336,7 @@ impl Columns {
             ping: false,
             free: true,
             flags: self.flags[i % COLUMNS] as u8,
+            usage: Usage::Plain,
         };
         (new, (deltas as u16, (deltas >> 16) as u16))
     }
@@ -368,11 +371,11 @@ fn shifts(deltas: u32) -> u32 {
 
 /// Tracking flags behind the packet that makes a flow: those of [`crate::binder::Binder`], of a column's numbers.
 #[inline(always)]
-fn first_flags(proto: u32, total_len: u32) -> u32 {
+fn first_flags(proto: u32, total_len: u32, acks: u8) -> u32 {
     let (words, control) = (proto >> 12 & 15, proto >> 16);
     let bit = |f: u8| u32::from(control & u32::from(f) != 0);
     let closed = u32::from(TCP_DONE);
-    let data = u32::from(20 + words * 4 < total_len) * u32::from(TCP_DATA);
+    let data = (u32::from(20 + words * 4 < total_len) | bit(acks)) * u32::from(TCP_DATA);
     let (reset, fin) = (bit(flag::RST), bit(flag::FIN));
     let tcp = (reset * (closed | (closed << 1))) | ((fin & !reset) * closed) | data;
     match proto & 0xff {
@@ -444,7 +447,7 @@ mod tests {
             flows in proptest::collection::vec((any::<(u32, u32, u32)>(), 0u8..4, any::<[u8; 2]>(), 0u32..40, any::<u16>()), 1..COLUMNS),
             set in any::<[bool; 3]>(), value in any::<[u32; 3]>(),
             (base, more, two, map) in (0u32..0x10000, 0u32..0x10000, any::<bool>(), 0u16..9),
-            known in any::<bool>(),
+            known in any::<bool>(), acks in prop_oneof![Just(0), Just(flag::ACK)],
         ) {
             let hash_key = HashKey::new();
             let filling = known.then_some(Filling {
@@ -452,7 +455,7 @@ mod tests {
                 set: std::array::from_fn(|i| if set[i] { value[i] } else { 0 }),
                 stay: (base, more),
             });
-            let how = How { hash_key: &hash_key, filling, map, two, least: [18, 8] };
+            let how = How { hash_key: &hash_key, filling, map, two, least: [18, 8], acks };
             let mut c = Columns::default();
             for (i, ((saddr, daddr, ports), proto, tcp, transport_len, total_len)) in flows.iter().enumerate() {
                 let p = FlowPacket {
@@ -489,7 +492,7 @@ mod tests {
                     prop_assert_eq!(l.deltas, checksum_deltas(flow, to), "{:?}", f);
                     let (new, deltas) = c.new_flow(i, 3, (1, 2));
                     prop_assert_eq!((new.flow, new.rewritten, new.map, deltas), (flow, to, map, l.deltas));
-                    prop_assert_eq!(new.flags, Binder::flags(0, &a.packet));
+                    prop_assert_eq!(new.flags, Binder::flags(0, &a.packet, acks));
                     let sums = [l.deltas.0, l.deltas.1].map(|d| checksum_addend(d, false));
                     prop_assert_eq!(c.binding(i), FlowBinding { to, ip_sum: sums[0], transport_sum: sums[1] });
                     prop_assert_eq!(c.hashes(i), [a.hash, l.hash]);

@@ -69,7 +69,8 @@ impl FlowTable {
     /// Inserts flows as long as there is nothing special about them, and says how many.
     #[inline(always)]
     fn insert_new(&mut self, news: &News<'_>) -> usize {
-        if self.has_exhaustion() || news.n == 0 {
+        // flows with mappings are made one by one, here and where they go
+        if self.has_exhaustion() || self.endpoints.is_some() || news.n == 0 {
             return 0;
         }
         match self.limit().checked_sub(self.live) {

@@ -8,6 +8,7 @@
 //! - [`Binder`]: the bindings of a batch's packets, headers in [`Columns`], memory prefetched.
 //! - [`Leases`]: flows that a flow table in front keeps in use without touching their records.
 //! - [`apply`]: writing a binding into a packet.
+//! - `endpoints.rs`: mappings of inside addresses and ports that hold whomever they talk to.
 //!
 //! The elements that use them (IPRewriter and its family) are in `onefold-elements`; this crate knows no element.
 //!
@@ -25,6 +26,7 @@ mod age_queue;
 pub mod apply;
 mod binder;
 mod columns;
+mod endpoints;
 mod eviction_cursor;
 mod flood;
 mod flow_id;

@@ -85,10 +85,10 @@ impl Mapper {
             let Some((p, f, r)) = store.get_mut::<Mapper>(id).and_then(|m| m.next(flow)) else {
                 break;
             };
-            if let Some((to, free)) = apply_pattern(p, flow, table, map, elem, store, draw) {
+            if let Some((to, free, usage)) = apply_pattern(p, flow, table, map, elem, store, draw) {
                 // negative outputs are refused by whoever makes the binding
                 let port = |o: i64| usize::try_from(o).unwrap_or(usize::MAX);
-                return Verdict::Map(to, (port(f), port(r)), free);
+                return Verdict::Map(to, (port(f), port(r)), free, usage);
             }
         }
         Verdict::NoRoom

@@ -13,6 +13,7 @@
 //! [`crate::port_exhaustion`].
 
 use crate::columns::Filling;
+use crate::endpoints::Endpoint;
 use crate::flow_id::FlowId;
 use crate::port_exhaustion::Search;
 use onefold_state::state_any;
@@ -51,6 +52,14 @@ pub(crate) trait Replies {
     fn taken(&mut self, reply: &FlowId) -> bool;
     /// The first free variation from this one on, around the end.
     fn search(&mut self, s: &Search, from: u32) -> Option<u32>;
+    /// The outside port of an inside address and port at this outside address: see [`crate::endpoints`].
+    fn port(
+        &mut self,
+        addr: u32,
+        inside: Endpoint,
+        range: (u16, u16),
+        draw: impl FnOnce() -> u32,
+    ) -> Option<u16>;
 }
 
 impl Pattern {
@@ -92,6 +101,33 @@ impl Pattern {
         };
         let v = replies.search(&search, first)?;
         Some(self.take(to, search.reply(v), v))
+    }
+
+    /// Does it give flows a source address, so that they may have mappings?
+    #[inline]
+    pub(crate) fn maps_sources(&self) -> bool {
+        self.ports && self.saddr != 0
+    }
+
+    /// The flow that `flow` becomes where its source has, or gets, a mapping, or `None` when there is no free one.
+    pub(crate) fn map_source(
+        &mut self,
+        flow: FlowId,
+        replies: &mut impl Replies,
+        draw: impl FnOnce() -> u32,
+    ) -> Option<FlowId> {
+        let mut to = self.filled(flow);
+        let inside = Endpoint {
+            addr: flow.saddr,
+            port: flow.sport,
+        };
+        let range = match self.sport {
+            0 => (flow.sport, flow.sport),
+            first => (first, first.saturating_add(self.top.min(0xffff) as u16)),
+        };
+        to.sport = replies.port(self.saddr, inside, range, draw)?;
+        // nobody else's flows have such replies, but what other inputs let in
+        (!replies.taken(&to.reversed())).then_some(to)
     }
 
     /// What it makes of flows, where that follows from each flow alone unless a flow has such replies already.
@@ -335,6 +371,15 @@ mod tests {
             }
             fn taken(&mut self, reply: &FlowId) -> bool {
                 self.0.contains(reply)
+            }
+            fn port(
+                &mut self,
+                _: u32,
+                _: Endpoint,
+                _: (u16, u16),
+                _: impl FnOnce() -> u32,
+            ) -> Option<u16> {
+                None
             }
             fn search(&mut self, s: &Search, from: u32) -> Option<u32> {
                 s.look(from, u64::from(s.top) + 1, |f| self.0.contains(f))

@@ -5,6 +5,7 @@ use crate::flow_id::{FlowId, checksum_addend, checksum_deltas, checksum_step};
 use crate::kind::RewriterKind;
 use crate::lease::{Leases, NO_LEASE, STAMP_BITS};
 use crate::spec::InputSpec;
+use onefold_packet::wire::tcp::flag;
 use onefold_state::ElemId;
 
 /// Time-out classes of one rewriter.
@@ -37,8 +38,8 @@ pub struct Record {
     pub(crate) flags: u8,
     /// Annotation value that replies get.
     pub(crate) reply_anno: u8,
-    /// A binding is in it.
-    pub(crate) used: bool,
+    /// Is a binding in it, and has it a mapping?
+    pub(crate) usage: Usage,
     /// The lease that knows its last use, too, or [`NO_LEASE`].
     pub(crate) lease: u32,
 }
@@ -63,13 +64,33 @@ impl Default for Record {
             ip_p: 0,
             flags: 0,
             reply_anno: 0,
-            used: false,
+            usage: Usage::Unused,
             lease: NO_LEASE,
         }
     }
 }
 
+/// Whether a binding is in a record, and which of its ends has a mapping (see [`crate::endpoints`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub(crate) enum Usage {
+    /// There is no binding in it.
+    #[default]
+    Unused,
+    /// Neither end.
+    Plain,
+    /// The source of forward packets, which became another one.
+    MappedSource,
+    /// The destination of forward packets, which became another one.
+    MappedDestination,
+}
+
 impl Record {
+    /// A binding is in it.
+    #[inline(always)]
+    pub(crate) fn used(&self) -> bool {
+        self.usage != Usage::Unused
+    }
     /// What packets of a direction look like when they arrive.
     #[inline]
     pub fn key(&self, reply: bool) -> FlowId {
@@ -159,7 +180,8 @@ pub type Hit = (u32, bool);
 pub enum Track {
     /// Not at all: class 0.
     None,
-    /// TCP: classes 0 (data one way at most), 1 (data both ways), 2 (closed).
+    /// TCP: classes 0 (data one way at most), 1 (data both ways), 2 (closed); where [`Member::handshake`] is set an
+    /// acknowledgement counts as data.
     Tcp,
     /// UDP: the given class until the flow streams, then class 4.
     Udp(u8),
@@ -213,8 +235,23 @@ pub struct Member {
     /// A new flow takes the place of one with the same replies, where its specification leaves no choice; else it is
     /// refused.
     pub take_over: bool,
+    /// Flows of an inside address and port have one outside address and port, whomever they go to (RFC 4787 REQ-1),
+    /// which no other has (REQ-3).
+    pub endpoints: bool,
+    /// Outside addresses and ports that no such flows get, with the protocol of IPRewriter's.
+    pub reserved: Vec<(u8, u32, u16)>,
+    /// A TCP connection is established when both sides have acknowledged something; else when both have sent data.
+    pub handshake: bool,
     /// Per input: flows that it has created and that are alive, and flows that it could not create.
     pub inputs: Vec<Counts>,
+}
+
+impl Member {
+    /// TCP's control bits that count as data where it is told whether a connection is established.
+    #[inline]
+    pub fn acks(&self) -> u8 {
+        if self.handshake { flag::ACK } else { 0 }
+    }
 }
 
 /// What an input specification has done.
@@ -243,6 +280,8 @@ pub(crate) struct NewFlow {
     pub free: bool,
     /// Its tracking flags behind the packet that makes it.
     pub flags: u8,
+    /// Which end has a mapping.
+    pub usage: Usage,
 }
 
 impl NewFlow {

@@ -14,6 +14,7 @@
 
 use crate::access::answering;
 use crate::age_queue::{AgeQueue, NIL};
+use crate::endpoints::Endpoints;
 use crate::flow_id::FlowId;
 use crate::fragments::Fragmented;
 use crate::hash_key::HashKey;
@@ -55,6 +56,8 @@ pub struct FlowTable {
     last_stamp: u64,
     /// Patterns with few variations left.
     exhaustion: PortExhaustion,
+    /// Mappings, where a rewriter has them.
+    pub(crate) endpoints: Option<Box<Endpoints>>,
     pub(crate) evictions: u64,
     /// The rewriter that this one shares the capacity of: its table is used in the place of this one.
     pub(crate) shared_with: Option<ElemId>,
@@ -92,6 +95,7 @@ impl Clone for FlowTable {
             capacity: self.capacity,
             last_stamp: self.last_stamp.max(self.lease_clock()),
             exhaustion: self.exhaustion.clone(),
+            endpoints: self.endpoints.clone(),
             evictions: self.evictions,
             shared_with: self.shared_with,
             order: EvictionOrder::default(),
@@ -124,6 +128,7 @@ impl FlowTable {
             capacity: DEFAULT_CAPACITY,
             last_stamp: 0,
             exhaustion: PortExhaustion::default(),
+            endpoints: None,
             evictions: 0,
             shared_with: None,
             order: EvictionOrder::default(),
@@ -169,6 +174,7 @@ impl FlowTable {
         self.members.push(m);
         self.queues
             .extend(std::iter::repeat_n(AgeQueue::default(), CLASSES));
+        self.reserve_endpoints();
         self.members.len() - 1
     }
 
@@ -206,7 +212,7 @@ impl FlowTable {
     /// A reference that survives other flows' coming and going.
     pub fn reference(&self, record: u32) -> Option<FlowRef> {
         let r = self.records.get(record as usize)?;
-        (r.used).then_some(FlowRef {
+        (r.used()).then_some(FlowRef {
             record,
             generation: r.generation,
         })
@@ -215,7 +221,7 @@ impl FlowTable {
     #[inline]
     pub fn resolve(&self, f: FlowRef) -> Option<&Record> {
         let r = self.records.get(f.record as usize)?;
-        (r.generation == f.generation && r.used).then_some(r)
+        (r.generation == f.generation && r.used()).then_some(r)
     }
 
     /// The binding, and its direction, that packets of a flow meet in the rewriter `elem`; `udp` chooses between
@@ -535,6 +541,7 @@ impl FlowTable {
         self.records.bytes()
             + self.index.memory_bytes()
             + self.exhaustion.memory_bytes()
+            + self.endpoints.as_ref().map_or(0, |e| e.memory_bytes())
             + queues
             + free
     }
@@ -551,7 +558,7 @@ impl FlowTable {
 
     fn remove_where(&mut self, which: impl Fn(&Record) -> bool) {
         for i in 0..self.records.len() {
-            if self.records[i].used && which(&self.records[i]) {
+            if self.records[i].used() && which(&self.records[i]) {
                 self.remove(i as u32);
             }
         }
@@ -561,23 +568,6 @@ impl FlowTable {
     pub fn expiry_ms(&self, r: &Record) -> u64 {
         (r.last_use(self.leases.as_deref()) >> STAMP_BITS)
             + timeout(&self.members, self.queue_of(r.map, r.flags)).expire
-    }
-
-    /// All flows of a map, by the key that packets arrive with: the directions that a look-up finds.
-    pub fn entries(&self, map: u16) -> Vec<(&Record, bool)> {
-        let mut v: Vec<(&Record, bool)> = Vec::new();
-        for (i, r) in self.records.iter().enumerate() {
-            if !r.used || r.map != map {
-                continue;
-            }
-            for reply in [false, true] {
-                if self.lookup(map, &r.key(reply)) == Some((i as u32, reply)) {
-                    v.push((r, reply));
-                }
-            }
-        }
-        v.sort_by_key(|(r, reply)| r.key(*reply));
-        v
     }
 
     /// The sequence number shifts of a record's connection, if it has any.

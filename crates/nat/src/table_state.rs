@@ -1,12 +1,32 @@
 //! The table as a state of a graph.
 
+use crate::endpoints::Endpoint;
 use crate::flow_id::FlowId;
 use crate::insert_evict::EvictionOrder;
 use crate::lease::STAMP_BITS;
-use crate::record::Member;
+use crate::record::{Member, Record};
 use crate::table::FlowTable;
 use onefold_state::{ElemId, Partition, Scope, State, Takes, state_any};
 use std::fmt::Write;
+
+impl FlowTable {
+    /// All flows of a map, by the key that packets arrive with: the directions that a look-up finds.
+    pub fn entries(&self, map: u16) -> Vec<(&Record, bool)> {
+        let mut v: Vec<(&Record, bool)> = Vec::new();
+        for (i, r) in self.records.iter().enumerate() {
+            if !r.used() || r.map != map {
+                continue;
+            }
+            for reply in [false, true] {
+                if self.lookup(map, &r.key(reply)) == Some((i as u32, reply)) {
+                    v.push((r, reply));
+                }
+            }
+        }
+        v.sort_by_key(|(r, reply)| r.key(*reply));
+        v
+    }
+}
 
 impl State for FlowTable {
     /// All flows; rewriters, with their specifications, are the new graph's.
@@ -54,7 +74,7 @@ impl State for FlowTable {
             out.push('\n');
         }
         let mut by_age: Vec<u32> = (0..self.records.len() as u32)
-            .filter(|i| self.records[*i as usize].used)
+            .filter(|i| self.records[*i as usize].used())
             .collect();
         let leases = self.leases.as_deref();
         by_age.sort_by_key(|i| self.records[*i as usize].last_use(leases));
@@ -87,6 +107,17 @@ impl State for FlowTable {
         for (_, _, s) in lines {
             out.push_str(&s);
             out.push('\n');
+        }
+        for (map, outside, inside, flows) in self.endpoints.iter().flat_map(|e| e.all()) {
+            let ip = |e: Endpoint| std::net::Ipv4Addr::from(e.addr);
+            let _ = writeln!(
+                out,
+                "mapping {map} {}:{} => {}:{} flows {flows}",
+                ip(inside),
+                inside.port,
+                ip(outside),
+                outside.port
+            );
         }
         out.push_str(&self.fragments_text());
         out

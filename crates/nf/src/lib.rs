@@ -69,8 +69,8 @@ pub use plan::{Plan, PlanError, Purpose, RingPlan};
 pub use process::{Channel, LIFE, Process, State};
 pub use reclaim::{Reclaimed, quiet, reclaim};
 pub use region::{
-    HEADROOM, MOST_NFS, MOST_RINGS, MOST_SLOTS, NO_CLASS, NfBlock, Orders, Region, Ring, Said,
-    Shape, ShapeError, WhenFull,
+    Classes, HEADROOM, MOST_NFS, MOST_RINGS, MOST_SLOTS, NO_CLASS, NfBlock, Orders, Region, Ring,
+    Said, Shape, ShapeError, WhenFull,
 };
 pub use ring::{Consumer, Descriptor, MOST_PLACES, Producer, RingError, RingMemory, occupancy};
 pub use seat::{Arrived, LONGEST_SLEEP, SPARE_SLOTS, Seat, SeatError, Waker};

@@ -36,6 +36,15 @@ pub const HEADROOM: usize = 64;
 /// Of a packet of which nobody has said what it is.
 pub const NO_CLASS: u32 = 0;
 
+/// Classes of packets ([`Ring::classes`]).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Classes {
+    /// Bit `c - 1` for class `c`, up to 64.
+    pub known: u64,
+    /// There are packets of no such class.
+    pub others: bool,
+}
+
 /// How a region is made up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
@@ -453,21 +462,34 @@ impl Ring {
         &self.counters().tail.0.full
     }
 
-    /// Classes of packets in it ([`Region::classes`]), as far as `most` of them tell, one in so many of all: bit `c -
-    /// 1` for class `c`, up to 64.
-    pub fn classes(&self, most: u32) -> u64 {
-        let head = self.head().load(Ordering::Acquire);
-        let n = crate::ring::occupancy(self);
+    /// Classes of packets that wait in it ([`Region::classes`]), as far as `most` of them tell, one in so many of all.
+    ///
+    /// What the consumer has taken is not looked at: it may have sent that on already, so that its slots have other
+    /// packets by now, of other classes.
+    pub fn classes(&self, most: u32) -> Classes {
+        let taken = self.taken().load(Ordering::Acquire);
+        let tail = self.tail().load(Ordering::Acquire);
+        let n = tail.wrapping_sub(taken);
+        let mut found = Classes::default();
+        if n > self.places() {
+            return found;
+        }
         let every = n.div_ceil(most.max(1)).max(1);
         let classes = self.region.classes();
-        let mut found = 0;
         // Bound: `most`
         for i in (0..n).step_by(every as usize) {
-            let slot = crate::ring::read(self, head.wrapping_add(i)).slot;
+            let slot = crate::ring::read(self, taken.wrapping_add(i)).slot;
             let class = classes.get(slot as usize);
             let class = class.map_or(NO_CLASS, |c| c.load(Ordering::Relaxed));
-            if (1..=64).contains(&class) {
-                found |= 1 << (class - 1);
+            // if it was taken meanwhile, what was read may be another packet's
+            std::sync::atomic::fence(Ordering::Acquire);
+            let now = self.taken().load(Ordering::Acquire);
+            if now.wrapping_sub(taken) > i {
+                continue;
+            }
+            match class {
+                1..=64 => found.known |= 1 << (class - 1),
+                _ => found.others = true,
             }
         }
         found

@@ -3,10 +3,13 @@
 
 use onefold_packet::{Packet, Pkt, Timestamp};
 use onefold_partition::{Hash, Partition, Pool, PortRule, slice_of};
-use onefold_runtime::{Dispatcher, Ending, Entrance, Polling, Port, PortError, Queues, Rhythm};
+use onefold_runtime::{
+    Dispatcher, Ending, Entrance, Polling, Port, PortError, Queues, Rhythm, RingPort,
+};
 use std::collections::{HashMap, VecDeque};
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// A port whose packets are given in the beginning, and which keeps what leaves.
 #[derive(Default, Clone)]
@@ -158,28 +161,75 @@ fn a_dispatcher_keeps_order_and_loses_nothing() {
     assert!(d.reports()[0].losses.is_empty());
 }
 
-#[test]
-fn what_finds_a_workers_queue_full_is_counted() {
+/// A dispatcher whose workers do nothing, with 10,000 packets of one flow each at its port for so many hosts.
+fn dispatcher(workers: usize, hosts: u32) -> (Dispatcher, Vec<Vec<RingPort>>, Given) {
     let given = Given::default();
-    let frames = (0..10_000).map(|i| udp(1, Ipv4Addr::new(9, 9, 9, 9), (1, 2), 0, i));
+    let frames =
+        (0..10_000 * hosts).map(|i| udp(i % hosts, Ipv4Addr::new(9, 9, 9, 9), (1, 2), 0, i));
     given.there.lock().unwrap().extend(frames);
-    let partition = Partition::new(2, 1, vec![PortRule::default()]);
+    let partition = Partition::new(workers, 1, vec![PortRule::default()]);
     let entrance = Entrance {
         name: "p".into(),
         at: 0,
         receives: true,
-        port: Box::new(given),
+        port: Box::new(given.clone()),
     };
     let check = (&partition.clone(), true);
-    let (mut d, _ports) = Dispatcher::new(vec![entrance], partition, check, 256).unwrap();
+    let (d, ports) = Dispatcher::new(vec![entrance], partition, check, 256).unwrap();
+    (d, ports, given)
+}
+
+#[test]
+fn what_finds_a_workers_queue_full_waits_and_then_is_counted() {
+    let (mut d, _ports, given) = dispatcher(2, 1);
     while d.receive(usize::MAX).unwrap() > 0 {}
     let c = d.counts();
+    assert_eq!((c.received, c.dispatched, c.dropped), (8192, 8192, 0));
+    assert!(d.is_waiting() && given.there.lock().unwrap().len() == 1808);
+    // the other worker has room: its packets are not kept waiting for ever
+    while !given.there.lock().unwrap().is_empty() {
+        if d.receive(usize::MAX).unwrap() == 0 {
+            d.wait().unwrap();
+        }
+    }
+    let c = d.counts();
     assert_eq!((c.received, c.dispatched, c.dropped), (10_000, 8192, 1808));
+    assert!(c.waited >= Duration::from_millis(100), "{:?}", c.waited);
     let lost = &d.reports()[0].losses;
     assert_eq!(
         (lost[0].reason, lost[0].packets),
         ("worker's queue full", 1808)
     );
+}
+
+#[test]
+fn while_no_worker_has_room_packets_stay_with_their_port() {
+    let (mut d, mut ports, given) = dispatcher(2, 8);
+    let most = Instant::now() + Duration::from_millis(500);
+    let mut slept = 0;
+    while Instant::now() < most {
+        // each has got what the other one lacks at times
+        if d.receive(usize::MAX).unwrap() == 0 {
+            d.wait().unwrap();
+            slept += 1;
+        }
+    }
+    let (before, left) = (d.counts(), given.there.lock().unwrap().len());
+    assert!(slept < 2_000, "it sleeps meanwhile");
+    assert_eq!(before.received as usize + left, 80_000);
+    assert!(left > 0 && d.is_waiting(), "{before:?}");
+    // as soon as they have taken some, more comes
+    let mut batch = Vec::new();
+    for port in ports.iter_mut().flatten() {
+        port.poll(&mut Vec::new(), &mut batch, 1000).unwrap();
+    }
+    assert_eq!(batch.len(), 2000);
+    for _ in 0..3 {
+        assert_eq!(d.receive(usize::MAX).unwrap(), 256);
+    }
+    let after = d.counts();
+    assert_eq!(after.dispatched, before.dispatched + 768);
+    assert_eq!(after.dropped, before.dropped);
 }
 
 /// The outside of a NAT, and what its workers' queues get: the first fragment of a datagram at one, later ones at the

@@ -10,6 +10,9 @@
 //!   less what waits for its later NFs beyond a turn's: what would be too late is dropped before anybody has worked on
 //!   it. Whoever moves packets keeps the bound by itself, packet by packet; the policy only moves it, so that a look
 //!   that comes late does no harm.
+//! - *Whose packets.* A chain is all NFs that its packets could come to. Those that none has come to of late do not
+//!   count ([`NfView::absent`]): a slow NF behind one that chains share holds up those that go on to it, and no other
+//!   one.
 //! - *Full rings.* An NF that puts all packets into one ring waits for room there. Others would hold up chains that
 //!   have nothing to do with it: they take nothing more from inputs that lead to the full ring, and go on with others.
 //!
@@ -22,7 +25,7 @@
 use crate::decision::{Class, Decisions};
 use crate::estimate::ServiceEstimate;
 use crate::observation::{NfView, Observation, ObservationError};
-use crate::topology::Topology;
+use crate::topology::{ChainSet, Topology};
 use crate::{MICROSECOND, MILLISECOND, Nanos, Policy};
 
 /// Packets of a batch, while none was seen: what NFs have between two yields is told in batches.
@@ -92,7 +95,7 @@ impl Work {
 struct Core {
     /// Strictest target of the chains that pass.
     target: Nanos,
-    /// Chains that pass.
+    /// Chains that pass, of late.
     chains: Nanos,
     /// By chain.
     work: Vec<Work>,
@@ -147,6 +150,8 @@ pub struct LatencyTarget {
     paces: Vec<Pace>,
     /// By NF: it may wait for room at the next one.
     waits: Vec<bool>,
+    /// By NF: chains that could pass, and have not of late.
+    absent: Vec<ChainSet>,
     last_update: Nanos,
     period: Nanos,
 }
@@ -185,6 +190,7 @@ impl LatencyTarget {
             waits: (0..topology.nfs().len())
                 .map(|nf| topology.has_one_output(nf))
                 .collect(),
+            absent: vec![0; topology.nfs().len()],
             topology: topology.clone(),
             targets,
             last_update: 0,
@@ -192,7 +198,7 @@ impl LatencyTarget {
         })
     }
 
-    /// Costs, and the work that waits on each core.
+    /// Costs, ways, and the work that waits on each core.
     fn learn(&mut self, seen: &Observation<'_>) {
         let updates = seen.now.saturating_sub(self.last_update) >= MILLISECOND;
         if updates {
@@ -219,16 +225,28 @@ impl LatencyTarget {
                 pace.update(seen.now, v, self.topology.on_core(core).len() == 1);
             }
         }
+        self.weigh(seen.nfs);
+    }
+
+    /// The work that waits on each core.
+    fn weigh(&mut self, views: &[NfView]) {
         self.cores
             .iter_mut()
             .for_each(|c| c.work.fill(Work::default()));
+        for (absent, v) in self.absent.iter_mut().zip(views) {
+            *absent = v.absent;
+        }
         // Little's law: what is in a chain up to its last NF on a core, times what that core does for one packet. What
         // has passed an NF already counts in full, as the NF works for others meanwhile. NFs that chains share count
         // for each of them: cautious
         for (chain, hops) in self.topology.chains().iter().enumerate() {
             let (mut waiting, mut entry): (Nanos, Nanos) = (0, 0);
             for (i, nf) in hops.iter().enumerate() {
-                let here = seen.nfs.get(*nf).map_or(0, |v| v.input.occupancy);
+                // whoever enters is at the first one
+                if i > 0 && self.absent.get(*nf).is_some_and(|a| a >> chain & 1 != 0) {
+                    continue;
+                }
+                let here = views.get(*nf).map_or(0, |v| v.input.occupancy);
                 waiting += Nanos::from(here);
                 if i == 0 {
                     entry = waiting;
@@ -246,6 +264,10 @@ impl LatencyTarget {
                 w.cost = w.cost.saturating_add(cost.unwrap_or(0));
                 (w.waiting, w.within) = (waiting, waiting - entry);
             }
+        }
+        for c in &mut self.cores {
+            let passing = c.work.iter().filter(|w| w.passes).count();
+            c.chains = passing.max(1) as Nanos;
         }
     }
 
@@ -300,7 +322,13 @@ impl LatencyTarget {
             return None;
         }
         let mut packets: Nanos = 0;
+        let absent = self.absent.get(nf).copied().unwrap_or_default();
         let through = self.topology.through(nf);
+        // where nobody has come to, whoever could may
+        let through = match through & !absent {
+            0 => through,
+            some => some,
+        };
         let passing = c
             .work
             .iter()
@@ -326,6 +354,10 @@ impl Policy for LatencyTarget {
 
     fn period(&self) -> Nanos {
         self.period
+    }
+
+    fn sees_ways(&self) -> bool {
+        true
     }
 
     fn decide(

@@ -76,6 +76,11 @@ pub trait Policy {
         false
     }
 
+    /// Does it look at [`NfView::absent`]? To find it out takes time, too, a thousand times a second.
+    fn sees_ways(&self) -> bool {
+        false
+    }
+
     /// Looks, and changes what is to be changed. `to` is what it said the last time: what a policy does not touch stays
     /// as it was. Steps: in proportion to NFs and the hops of their chains. Nothing is allocated.
     ///

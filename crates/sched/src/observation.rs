@@ -43,6 +43,8 @@ pub struct NfView {
     pub runnable: bool,
     /// Chains with packets in its input ring.
     pub queued: ChainSet,
+    /// Chains that could come here, behind an NF that goes on to several, and of which no packet has done so of late.
+    pub absent: ChainSet,
 }
 
 /// All that is seen at one moment.

@@ -104,6 +104,12 @@ impl<T> RingProducer<T> {
         free(self).min(wanted)
     }
 
+    /// Is there room for so many more?
+    #[inline]
+    pub fn has_room(&mut self, n: usize) -> bool {
+        self.free_places(n) == n
+    }
+
     /// Puts in elements of `from`, the first ones first, as far as there is room: these are taken out of it. How many
     /// they were.
     #[inline]
@@ -171,11 +177,13 @@ mod tests {
     fn in_order_and_no_more_than_there_is_room_for() {
         let (mut p, mut c) = spsc_ring::<u32>(3);
         let mut from: Vec<u32> = (0..6).collect();
+        assert!(p.has_room(4) && !p.has_room(5));
         assert_eq!(p.push_all(&mut from), 4, "rounded up to a power of two");
+        assert!(p.has_room(0) && !p.has_room(1));
         assert_eq!(from, [4, 5]);
         let mut to = Vec::new();
         assert_eq!(c.take(&mut to, 3), 3);
-        assert!(!c.is_empty());
+        assert!(!c.is_empty() && p.has_room(3) && !p.has_room(4));
         assert_eq!((p.push_all(&mut from), from.len()), (2, 0));
         assert_eq!(c.take(&mut to, 10), 3);
         assert_eq!((to, c.is_empty()), ((0..6).collect(), true));

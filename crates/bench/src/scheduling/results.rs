@@ -5,7 +5,8 @@ use crate::measure::Spread;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Figures by name, of one trial. `Mpps`: packets that came out, of all chains; `Mpps a`: of chain a. `in Mpps`: that
+/// Figures by name, of one trial. `Mpps`: packets that came out, of all chains; `Mpps a`: of chain a, and of
+/// all chains a-0, a-1 and so on together, as `shed/s a`. `in Mpps`: that
 /// came in. `wasted/s`: packets dropped on which a function had worked; `wasted/s f`: by function f. `shed/s`: dropped
 /// where they enter. `cpu f`: per cent of a core; `share f`: per cent of what all functions had. `Mpps at f`: packets
 /// that f took. `switches/s`; `voluntary/s f`; `involuntary/s f`. `p25 us`, `p50 us`, `p75 us`, `p99 us`, `mean us`,

@@ -130,7 +130,7 @@ impl LoadBalancer {
         }
         t.line(");");
         t.line(format!(
-            "rw :: IPRewriter(servers, pass 2, TAKE_OVER false, FRAGMENTS {FRAGMENTED});"
+            "rw :: IPRewriter(servers, pass 2, TAKE_OVER false, TCP_HANDSHAKE true, FRAGMENTS {FRAGMENTED});"
         ));
         self.ways(cx, &mut t, vip);
         t.finish()

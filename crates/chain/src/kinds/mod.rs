@@ -70,6 +70,7 @@ impl KindCx<'_> {
             span: self.span,
             kind,
             hairpin: false,
+            reserves: false,
         });
     }
     /// Records an error about the function as a whole.

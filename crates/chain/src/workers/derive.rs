@@ -108,7 +108,7 @@ fn by_ports<'a>(
         for (t, inside, outside) in both.into_iter().flatten() {
             let Some(pool) = pool(t) else { continue };
             let in_range = |p: u16| (pool.ports.0..=pool.ports.1).contains(&p);
-            if pool.forwards.iter().any(|f| in_range(f.port)) {
+            if !t.reserves && pool.forwards.iter().any(|f| in_range(f.port)) {
                 let hint = "leave the forwards' outside ports out with 'port-range'";
                 let why = "a port that is forwarded may be handed out, too, and tells nothing behind a balancer";
                 return Err((t, why, hint));

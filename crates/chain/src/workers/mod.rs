@@ -54,6 +54,8 @@ pub(crate) struct Translator {
     pub kind: Kind,
     /// Inside hosts reach each other through outside addresses.
     pub hairpin: bool,
+    /// What it forwards it does not hand out.
+    pub reserves: bool,
 }
 
 /// What it rewrites.

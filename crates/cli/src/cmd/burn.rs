@@ -21,6 +21,8 @@ const MOST_TICKS: u64 = 1 << 30;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// It sleeps for so long at most.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+/// Work that it is late with because it was not woken in time is made up for, if it is no more than this.
+const MOST_LATE: Duration = Duration::from_millis(20);
 /// Longest file with costs, in bytes.
 const LONGEST_FILE: u64 = 1 << 16;
 
@@ -209,13 +211,20 @@ impl Asleep {
         }
     }
 
-    /// So many ticks of work begin now, or behind what there is to do.
-    fn work(&mut self, ticks: u64) {
+    /// So many ticks of work; see [`begins`].
+    fn work(&mut self, ticks: u64, idle: bool) {
         let now = Instant::now();
         let took = Duration::from_nanos((ticks as f64 / self.rate.max(1e-3)) as u64);
-        self.until = self.until.max(now) + took;
+        self.until = begins(self.until, now, idle) + took;
         std::thread::sleep(self.until.saturating_duration_since(now));
     }
+}
+
+/// When work begins that is seen now, after other work up to `until`: now, if there was nothing to do in between
+/// (`idle`); else right behind that, also where it was woken late: nobody would have held it up on a core of its own.
+fn begins(until: Instant, now: Instant, idle: bool) -> Instant {
+    let late = if idle { Duration::ZERO } else { MOST_LATE };
+    until.max(now.checked_sub(late).unwrap_or(now))
 }
 
 /// Runs it.
@@ -236,6 +245,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let mut asleep = args.asleep.then(Asleep::new);
     let mut log = Log::new(&args.log, &place)?;
     let mut batch = Vec::new();
+    let mut idle = true;
     while !place.is_over() {
         log.iter_mut().for_each(Log::look);
         if let Some(list) = watched.as_mut().and_then(Watched::changed)
@@ -245,6 +255,7 @@ pub fn run(args: &Args) -> Result<u8> {
             eprintln!("burn: {e:#}; costs stay as they were");
         }
         if place.read(&mut batch, usize::from(args.batch))? == 0 {
+            idle = true;
             match &log {
                 _ if args.idle == Idle::Poll => {}
                 Some(log) => log.wait(&mut place, LONGEST_SLEEP)?,
@@ -260,8 +271,9 @@ pub fn run(args: &Args) -> Result<u8> {
             stall = Duration::ZERO;
         }
         if let Some(asleep) = &mut asleep {
-            asleep.work(batch.iter().map(|p| costs.of(p)).sum());
+            asleep.work(batch.iter().map(|p| costs.of(p)).sum(), idle);
         }
+        idle = false;
         let mut held = batch.len();
         for p in batch.drain(..) {
             if asleep.is_none() {
@@ -295,6 +307,19 @@ mod tests {
         };
         c.read(list)?;
         Ok(c)
+    }
+
+    #[test]
+    fn who_sleeps_makes_up_for_being_woken_late() {
+        let until = Instant::now();
+        let after = |ms| until + Duration::from_millis(ms);
+        assert_eq!(begins(until, after(5), false), until);
+        assert_eq!(begins(until, after(5), true), after(5));
+        // not for ever
+        assert_eq!(begins(until, after(100), false), after(80));
+        // work that has come early waits
+        assert_eq!(begins(after(9), until, false), after(9));
+        assert_eq!(begins(after(9), until, true), after(9));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::deploy::{Renewal, Shared, Verdict, Verifier};
 use crate::live;
 use crate::log::{self, Level};
 use crate::ports::Live;
-use crate::program;
+use crate::program::{self, PreparedStages};
 use crate::shadow::Policy;
 use crate::xdp::{Entries, Offloader};
 use onefold_chain::{Attached, Chain, Diagnostic, LivePort, WorkerChains};
@@ -317,10 +317,11 @@ impl Reloader {
         let shared = self.shared(plan)?;
         let n = loaded.chains.len();
         let (mut all, mut told) = (Vec::new(), None);
+        let mut stages = PreparedStages::default();
         for (worker, chain) in loaded.chains.into_iter().enumerate() {
             let slices = slices_of(&loaded.ranges, worker, n);
             let shared = shared.as_ref().map(|s| (s, slices));
-            let (next, verdict) = self.make_one(plan, chain, &attached, shared)?;
+            let (next, verdict) = self.make_one(plan, chain, &attached, (shared, &mut stages))?;
             told.get_or_insert(verdict);
             all.push(next);
         }
@@ -356,7 +357,7 @@ impl Reloader {
         plan: &Plan<'_>,
         chain: Chain,
         attached: &[Attached],
-        shared: Option<(&Shared, Slices)>,
+        (shared, stages): (Option<(&Shared, Slices)>, &mut PreparedStages),
     ) -> Result<(Next, String), Failure> {
         let graph = self.graph(&chain)?;
         let ports = crate::cmd::verify::ports(&chain);
@@ -383,7 +384,7 @@ impl Reloader {
                 (executor, None, verdict.to_string())
             }
             true => {
-                let (e, m, v) = self.synthesized(graph, &mut verifier, policy)?;
+                let (e, m, v) = self.synthesized(graph, (&mut verifier, policy), stages)?;
                 offloads = offloader.prepare_next(&entries, e.graph(), &m.0.program, &m.1);
                 (e, Some(m), v)
             }
@@ -402,17 +403,19 @@ impl Reloader {
         Ok((next, verdict))
     }
 
+    /// What executes the graph, with what has been made for other workers where their stages have the same rules.
     fn synthesized(
         &self,
         graph: Graph,
-        verifier: &mut Verifier,
-        policy: Policy,
+        (verifier, policy): (&mut Verifier, Policy),
+        stages: &mut PreparedStages,
     ) -> Result<(onefold_engine::shadow::Shadow, super::session::Made, String), Failure> {
         let failed = |e: anyhow::Error| Failure::new(Kind::BadInput, format!("{e:#}"));
-        let s = program::synthesize_graph(&graph);
-        let loaded = ProgramRunner::with_program(graph, &s.program);
-        let mut r = loaded.map_err(|e| failed(e.into()))?;
-        r.prepare();
+        let mut r = ProgramRunner::new(graph);
+        let s = program::synthesize_graph(r.graph());
+        let ready = program::Plan::new(r.graph(), &s.program, r.using());
+        let ready = ready.map_err(|e| failed(e.into()))?.prepared_like(stages);
+        r.install(ready).map_err(|e| failed(e.into()))?;
         let v = verifier.verify(r.graph(), &s.program).map_err(failed)?;
         if v.verdict == Verdict::Refuted {
             let chain = self.args.chain().text();

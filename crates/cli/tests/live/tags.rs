@@ -10,7 +10,7 @@ use onefold_chain::{LivePort, Options, load_workers_live};
 use onefold_packet::{Packet, Pkt, Timestamp};
 use onefold_partition::{Partition, Target};
 use onefold_port_interface::Interface;
-use onefold_port_packet::{Mode, PacketPort};
+use onefold_port_packet::{Mode, PacketPort, SLOTS};
 use onefold_runtime::Port;
 use onefold_testing::net::Net;
 use onefold_verify::frame::{self, Keep, Shape};
@@ -61,7 +61,7 @@ impl Side {
     fn of(net: &Net, host: &str, interface: &str, at: usize, chain: [u8; 6]) -> Side {
         let mut port = net.within(host, || {
             let i = Interface::find(interface).expect("the interface");
-            PacketPort::open(interface, i, Mode::Ring).expect("a packet socket")
+            PacketPort::open(interface, i, Mode::Ring(SLOTS)).expect("a packet socket")
         });
         port.start(true).expect("it begins");
         Side {

@@ -5,7 +5,7 @@ use crate::host::{datagrams, transfer};
 use crate::running::{PATIENCE, Running};
 use onefold_packet::{Packet, Pkt, Timestamp};
 use onefold_port_interface::Interface;
-use onefold_port_packet::{Mode, PacketPort};
+use onefold_port_packet::{Mode, PacketPort, SLOTS};
 use onefold_runtime::Port;
 use onefold_testing::net::{Net, Raw};
 use std::net::UdpSocket;
@@ -294,9 +294,9 @@ fn tags_of_a_trunk_arrive() {
     };
     net.pair(("a", "va"), ("o", "oa"));
     let all = [
-        (Mode::Ring, "trunk=packet:oa"),
+        (Mode::Ring(SLOTS), "trunk=packet:oa"),
         (Mode::Vectors(4), "trunk=packet:oa,mode=mmsg"),
-        (Mode::Ring, "trunk=xdp:oa"),
+        (Mode::Ring(SLOTS), "trunk=xdp:oa"),
     ];
     for (mode, port) in all {
         let onefold = Running::start(&net, "o", &["kitchen-sink", "--port", port]);

@@ -108,6 +108,51 @@ fn a_function_on_two_ways_waits_by_way() {
     }
 }
 
+/// Two chains share their first function, and one of them goes on to a slow one: as far as the chain file says both
+/// could. Under the own policy that one alone is shed.
+#[test]
+fn a_chain_beside_a_slow_one_is_not_held_up() {
+    let _alone = alone();
+    if !is_root() {
+        return;
+    }
+    let dir = temp("scheduling-beside");
+    let burner = |cost: &str, ports: u32| {
+        format!("{{ native: {{ command: [onefold, burn, --ns, '{cost}'], ports: {ports} }} }}")
+    };
+    let text = format!(
+        "functions:\n  first: {}\n  slow: {}\n  quick: {}\nlinks:\n  - first[1] <-> [0]slow\n  \
+         - first[3] <-> [0]quick\nports:\n  a: first[0]\n  b: first[2]\n  a-out: slow[1]\n  b-out: quick[1]\n",
+        burner("500", 4),
+        burner("200000", 2),
+        burner("500", 2)
+    );
+    std::fs::write(dir.join("chain.yaml"), text).unwrap();
+    crate::packets(&dir);
+    let out = [
+        "--schedule",
+        "latency",
+        "--port",
+        "a-out=memory:",
+        "--port",
+        "b-out=memory:",
+    ];
+    let running = start(&dir, "chain.yaml", &["a", "b"], "20k", &out);
+    let shed = |v: &serde_json::Value, port: &str| v["schedule"]["shed"][port].as_u64().unwrap();
+    common::running::wait_until("it sheds", || shed(&status(&dir), "a") > 4000);
+    // others on the machine hold up both now and then
+    common::running::wait_until("the other chain is not shed", || {
+        let before = status(&dir);
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let after = status(&dir);
+        let new = |port: &str| shed(&after, port) - shed(&before, port);
+        new("a") > 1000 && new("b") * 20 < new("a")
+    });
+    let v = stop(&dir, running);
+    let shed = (shed(&v, "a"), shed(&v, "b"));
+    assert!(shed.1 * 4 < shed.0, "{v}");
+}
+
 /// Functions that are merged say how long packets were in the chain, as those in processes do.
 #[test]
 fn merged_chains_tell_latency_too() {

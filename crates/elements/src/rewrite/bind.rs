@@ -101,7 +101,12 @@ impl Rewriter {
                     return None;
                 }
                 let payload = 20 + usize::from(words >> 4) * 4 < usize::from(p.total_len);
-                apply::tcp_flags(r.flags(), reply, control, payload)
+                let after = apply::tcp_flags(r.flags(), reply, control, payload, self.acks);
+                // with or without payload is asked of each packet, other bits are not
+                if self.acks != 0 && !apply::tcp_has_data(after, reply) {
+                    return None;
+                }
+                after
             }
             _ if self.kind == RewriterKind::Ping => r.flags(),
             _ => apply::udp_flags(r.flags(), reply),
@@ -158,7 +163,7 @@ impl Rewriter {
             RewriterKind::Ip | RewriterKind::Tcp if p.proto == proto::TCP => {
                 let [words, control] = p.tcp;
                 let payload = 20 + usize::from(words >> 4) * 4 < usize::from(p.total_len);
-                apply::tcp_flags(r.flags(), reply, control, payload)
+                apply::tcp_flags(r.flags(), reply, control, payload, self.acks)
             }
             RewriterKind::Ip | RewriterKind::Tcp | RewriterKind::Udp => {
                 apply::udp_flags(r.flags(), reply)
@@ -314,6 +319,18 @@ fn flows_of(
                 dport: Rewritten::Kept,
             };
             Ok(vec![(kept, reply)])
+        }
+        InputSpec::Mapped(output, reply) => {
+            let ping = kind == RewriterKind::Ping;
+            let any = || Rewritten::To(ValueSet::full(16));
+            let to = Expected {
+                output,
+                saddr: Rewritten::Kept,
+                daddr: Rewritten::To(ValueSet::full(32)),
+                sport: if ping { any() } else { Rewritten::Kept },
+                dport: if ping { Rewritten::Kept } else { any() },
+            };
+            Ok(vec![(to, reply)])
         }
         InputSpec::Pattern(r, output, reply) => {
             let e = pattern(r, output)?;

@@ -116,6 +116,7 @@ impl Rewriter {
             InputSpec::Pass(_) => "<nochange>".to_string(),
             InputSpec::Keep(..) => "<keep>".to_string(),
             InputSpec::Mapper(_) => "<mapper>".to_string(),
+            InputSpec::Mapped(..) => "<mapped>".to_string(),
             InputSpec::Pattern(p, ..) => PatternSet::get(cx.store, p)?.to_string(),
         };
         let n = m.inputs.get(input)?.flows;

@@ -12,7 +12,8 @@
 //!   error comes from the quoted packet's destination itself; a router's stays. `SOURCE all` writes the address that
 //!   the quoted packet was sent to whoever the error comes from: no other address of that side gets out (REQ-5).
 //! - `STRICT true` takes only errors that are addressed to the quoted packet's source, and no later fragments of
-//!   errors; and it knows errors about echo replies, too (Click: about echo requests).
+//!   errors; their checksum and that of the quoted packet's IP header must be right (REQ-3); and it knows errors about
+//!   echo replies, too (Click: about echo requests).
 //! - `UNMAPPED OUTPUT`: where errors that belong to no binding leave, unchanged.
 //!
 //! Differences from Click: IPAddrRewriter and IPAddrPairRewriter know no ports, and IPAddrRewriter one address of a
@@ -30,8 +31,8 @@ use onefold_nat::apply::{Annos, ERRORS, Embedded, set_destination, set_source};
 use onefold_nat::{
     EntryMode, FlowTable, Hit, REWRITER_CLASSES, RewriterHandle, RewriterKind, entry, resolve,
 };
-use onefold_packet::Pkt;
 use onefold_packet::wire::ipv4::{self, proto};
+use onefold_packet::{Pkt, checksum};
 
 /// `ICMPRewriter`.
 pub const ICMP_REWRITER: ElementClass = ElementClass {
@@ -103,6 +104,15 @@ impl IcmpRewriter {
             None => cx.drop(p, UNMAPPED),
         }
     }
+}
+
+/// Are the checksums right of an ICMP error and of the IP header that it quotes? (RFC 5508 REQ-3; checksums of quoted
+/// transport headers are not looked at, as most of the packet may be missing.)
+fn right_checksums(t: &[u8]) -> bool {
+    let quoted = t.get(8..).unwrap_or(&[]);
+    let length = quoted.first().map_or(0, |b| usize::from(b & 15) * 4);
+    let header = quoted.get(..length);
+    checksum::internet(t) == 0 && header.is_some_and(|h| checksum::internet(h) == 0)
 }
 
 impl Element for IcmpRewriter {
@@ -203,9 +213,10 @@ impl Element for IcmpRewriter {
         }) else {
             return cx.drop(p, NOT_ICMP);
         };
-        let e = match self.strict && !first {
-            true => None,
-            false => p.transport().and_then(|t| Embedded::parse(t, self.strict)),
+        let whole = !self.strict || first && p.transport().is_some_and(right_checksums);
+        let e = match whole {
+            true => p.transport().and_then(|t| Embedded::parse(t, self.strict)),
+            false => None,
         };
         let Some(e) = e else {
             return cx.drop(p, NO_ERROR);

@@ -4,6 +4,7 @@
 //! mappers keep their state there too. How bindings are kept is told in `onefold-nat`; here are the elements.
 
 mod bind;
+mod classes;
 mod fragments;
 mod ftp;
 mod handlers;
@@ -22,12 +23,12 @@ use onefold_element::{ElementClass, StateId, StateStore};
 
 /// Classes of this family.
 pub const CLASSES: &[ElementClass] = &[
-    rewriter::IP_REWRITER,
-    rewriter::TCP_REWRITER,
-    rewriter::UDP_REWRITER,
-    rewriter::IP_ADDR_REWRITER,
-    rewriter::IP_ADDR_PAIR_REWRITER,
-    rewriter::ICMP_PING_REWRITER,
+    classes::IP_REWRITER,
+    classes::TCP_REWRITER,
+    classes::UDP_REWRITER,
+    classes::IP_ADDR_REWRITER,
+    classes::IP_ADDR_PAIR_REWRITER,
+    classes::ICMP_PING_REWRITER,
     icmp::ICMP_REWRITER,
     ftp::FTP_PORT_MAPPER,
     patterns::IP_REWRITER_PATTERNS,

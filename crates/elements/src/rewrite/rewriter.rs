@@ -9,6 +9,14 @@
 //! or address, even where its specification has no variations. Without it the newer flow takes the older one's place,
 //! as in Click.
 //!
+//! `MAPPING endpoint` (not Click's; of those that know ports or identifiers): flows of one inside address and port get
+//! one port of the pattern's source address, whomever they go to, and nobody else gets it; see
+//! `crates/nat/src/endpoints.rs`. `RESERVED "PROTOCOL ADDRESS PORT ..."`: no such flow gets these. The specification
+//! `mapped FOUTPUT ROUTPUT` lets flows from outside in to who has the port that they go to.
+//!
+//! `TCP_HANDSHAKE true` (not Click's): a connection has TCP_TIMEOUT once both sides have acknowledged something, not
+//! only once both have sent data.
+//!
 //! `FRAGMENTS n` (not Click's either): later fragments go where the first one went; see [`super::fragments`].
 //!
 //! FastClick's keywords `USE_CACHE` and `HANDLE_MIGRATION` are accepted; they change nothing that can be seen.
@@ -34,8 +42,8 @@ use onefold_element::args::{AnyArg, Args, FromArg};
 use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
 use onefold_element::model::{BindPacket, Binding, Bound, Model, ModelCx};
 use onefold_element::{
-    Clock, ConfigCx, ConfigError, ConfigErrors, Cx, DropReason, Effect, ElemId, Element,
-    ElementClass, Host, InitCx, Outbox, Port, StateId, StateStore, TimerId, element_any,
+    Clock, ConfigCx, ConfigError, ConfigErrors, Cx, DropReason, ElemId, Element, Host, InitCx,
+    Outbox, Port, StateId, StateStore, TimerId, element_any,
 };
 use onefold_nat::apply::{self, Annos, Arrival};
 use onefold_nat::{
@@ -45,65 +53,6 @@ use onefold_nat::{
 };
 use onefold_packet::wire::ipv4::proto;
 use onefold_packet::{Pkt, Timestamp};
-
-macro_rules! class {
-    ($const:ident, $name:literal, $kind:expr, $keywords:literal, $summary:literal) => {
-        #[doc = concat!("`", $name, "`.")]
-        pub const $const: ElementClass = ElementClass {
-            name: $name,
-            ports: "1-/1-",
-            processing: "h/h",
-            flow: "x/x",
-            effect: Effect::PerFlow,
-            usage: concat!("INPUTSPEC_1, ..., INPUTSPEC_n [, keywords ", $keywords, "]"),
-            summary: $summary,
-            new: || Box::new(Rewriter::new($kind)),
-        };
-    };
-}
-
-class!(
-    IP_REWRITER,
-    "IPRewriter",
-    RewriterKind::Ip,
-    "TCP_TIMEOUT, TCP_DONE_TIMEOUT, TCP_NODATA_TIMEOUT, TCP_GUARANTEE, UDP_TIMEOUT, UDP_STREAMING_TIMEOUT, UDP_GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, FRAGMENTS, DST_ANNO, REPLY_ANNO",
-    "rewrites addresses and ports of TCP and UDP flows: NAPT, load balancing"
-);
-class!(
-    TCP_REWRITER,
-    "TCPRewriter",
-    RewriterKind::Tcp,
-    "TCP_TIMEOUT, TCP_DONE_TIMEOUT, TCP_NODATA_TIMEOUT, TCP_GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, FRAGMENTS, DST_ANNO, REPLY_ANNO",
-    "rewrites addresses, ports and sequence numbers of TCP flows"
-);
-class!(
-    UDP_REWRITER,
-    "UDPRewriter",
-    RewriterKind::Udp,
-    "TIMEOUT, STREAMING_TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, FRAGMENTS, DST_ANNO, REPLY_ANNO",
-    "rewrites addresses and ports of UDP (or TCP) flows"
-);
-class!(
-    IP_ADDR_REWRITER,
-    "IPAddrRewriter",
-    RewriterKind::Addr,
-    "TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, REPLY_ANNO",
-    "rewrites source addresses, and back in replies: basic NAT"
-);
-class!(
-    IP_ADDR_PAIR_REWRITER,
-    "IPAddrPairRewriter",
-    RewriterKind::AddrPair,
-    "TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, REPLY_ANNO",
-    "rewrites pairs of source and destination address"
-);
-class!(
-    ICMP_PING_REWRITER,
-    "ICMPPingRewriter",
-    RewriterKind::Ping,
-    "TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, FRAGMENTS, DST_ANNO, REPLY_ANNO",
-    "rewrites addresses and identifiers of ICMP echo requests and replies"
-);
 
 /// The sweep.
 const SWEEP: TimerId = 0;
@@ -120,6 +69,8 @@ pub(super) struct Rewriter {
     pub(super) annos: Annos,
     /// So many packets are remembered whose later fragments have a binding.
     pub(super) fragments: u32,
+    /// TCP's control bits that count as data.
+    pub(super) acks: u8,
     sweep_every: Timestamp,
     ninputs: usize,
 }
@@ -173,7 +124,7 @@ impl Way<'_> {
 }
 
 impl Rewriter {
-    fn new(kind: RewriterKind) -> Rewriter {
+    pub(super) fn new(kind: RewriterKind) -> Rewriter {
         Rewriter {
             kind,
             handle: RewriterHandle {
@@ -184,6 +135,7 @@ impl Rewriter {
             named: Vec::new(),
             annos: Annos::default(),
             fragments: 0,
+            acks: 0,
             sweep_every: Timestamp::ZERO,
             ninputs: 0,
         }
@@ -274,7 +226,7 @@ impl Rewriter {
         };
         let flags = match self.kind {
             RewriterKind::Ip | RewriterKind::Tcp if a.proto == proto::TCP => {
-                let flags = apply::tcp(&mut p, &r, reply, self.annos);
+                let flags = apply::tcp(&mut p, &r, reply, self.annos, self.acks);
                 if let Some(s) = w.table.shifts_mut(i) {
                     apply::sequence_numbers(&mut p, s, reply);
                 }
@@ -519,7 +471,7 @@ impl Element for Rewriter {
                 Err(e) => args.error_at(index, &format!("INPUTSPEC_{}", n + 1), e),
             }
         }
-        table.add_member(Member {
+        let member = Member {
             elem: cx.elem,
             kind: self.kind,
             inputs: vec![Counts::default(); specs.len()],
@@ -528,7 +480,12 @@ impl Element for Rewriter {
             track: settings.track,
             noutputs: cx.noutputs,
             take_over: settings.take_over,
-        });
+            endpoints: settings.endpoints,
+            reserved: settings.reserved,
+            handshake: settings.handshake,
+        };
+        self.acks = member.acks();
+        table.add_member(member);
         self.handle = RewriterHandle {
             table: cx.store.alloc(Box::new(table)),
             member: 0,

@@ -1,14 +1,21 @@
 //! Keywords of the rewriters: time-outs, tracking, annotations.
 
-use onefold_element::args::{Args, Seconds, SizedAnno};
+use onefold_element::args::{AnyArg, Args, Seconds, SizedAnno, split_words, unquote};
 use onefold_nat::apply::Annos;
 use onefold_nat::{CLASSES, MAX_FRAGMENTED, RewriterKind, Timeout, Track};
+use onefold_packet::wire::ipv4::proto;
 
 /// Settings of a rewriter besides its input specifications.
 pub(super) struct Settings {
     pub timeouts: [Timeout; CLASSES],
     pub track: [Track; 2],
     pub take_over: bool,
+    /// Mappings are endpoint-independent.
+    pub endpoints: bool,
+    /// Protocol, outside address and port that no mapping gets.
+    pub reserved: Vec<(u8, u32, u16)>,
+    /// Acknowledgements count as data.
+    pub handshake: bool,
     /// Packets whose later fragments are to follow.
     pub fragments: u32,
     pub annos: Annos,
@@ -91,6 +98,9 @@ pub(super) fn settings(kind: RewriterKind, args: &mut Args<'_>) -> Settings {
             args.error(format!("FRAGMENTS: out of range, 0 to {MAX_FRAGMENTED}"));
         }
     }
+    let (endpoints, reserved) = mapping(kind, args);
+    let tcp = matches!(kind, RewriterKind::Ip | RewriterKind::Tcp);
+    let handshake = tcp && args.keyword("TCP_HANDSHAKE").unwrap_or(false);
     annos.reply = args
         .keyword("REPLY_ANNO")
         .map(|SizedAnno::<1>(offset)| offset);
@@ -98,9 +108,52 @@ pub(super) fn settings(kind: RewriterKind, args: &mut Args<'_>) -> Settings {
         timeouts,
         track,
         take_over: args.keyword("TAKE_OVER").unwrap_or(true),
+        endpoints,
+        reserved,
+        handshake,
         fragments,
         annos,
     }
+}
+
+/// `MAPPING` and `RESERVED`.
+fn mapping(kind: RewriterKind, args: &mut Args<'_>) -> (bool, Vec<(u8, u32, u16)>) {
+    if matches!(kind, RewriterKind::Addr | RewriterKind::AddrPair) {
+        return (false, Vec::new());
+    }
+    let endpoints = match args.keyword("MAPPING") {
+        Some(AnyArg(how)) if how == "endpoint" => true,
+        Some(AnyArg(how)) if how != "flow" => {
+            args.error(format!("MAPPING: expected endpoint or flow, found '{how}'"));
+            false
+        }
+        _ => false,
+    };
+    let mut reserved = Vec::new();
+    if kind != RewriterKind::Ping
+        && let Some(AnyArg(text)) = args.keyword("RESERVED")
+    {
+        let text = String::from_utf8_lossy(&unquote(&text)).into_owned();
+        let words = split_words(&text);
+        let (all, rest) = words.as_chunks::<3>();
+        let read = |[protocol, addr, port]: &[&str; 3]| {
+            let protocol = match *protocol {
+                "tcp" => proto::TCP,
+                "udp" => proto::UDP,
+                _ => return None,
+            };
+            let addr = addr.parse::<std::net::Ipv4Addr>().ok()?;
+            Some((protocol, u32::from(addr), port.parse().ok()?))
+        };
+        let found: Option<Vec<_>> = all.iter().map(read).collect();
+        match found.filter(|_| rest.is_empty()) {
+            Some(found) => reserved = found,
+            None => args.error(format!(
+                "RESERVED: expected 'tcp ADDRESS PORT udp ADDRESS PORT ...', found '{text}'"
+            )),
+        }
+    }
+    (endpoints, reserved)
 }
 
 /// A time in whole seconds, rounded as Click rounds it.

@@ -106,6 +106,13 @@ pub(super) fn parse(
             }
             _ => Err("expected 'keep FOUTPUT ROUTPUT'".into()),
         },
+        "mapped" => match rest {
+            [f, r] => {
+                let (f, r) = parse_outputs(f, r, &scope.args)?;
+                Ok(InputSpec::Mapped(check(f)?, check(r)?))
+            }
+            _ => Err("expected 'mapped FOUTPUT ROUTPUT'".into()),
+        },
         "pattern" | "xpattern" => {
             let (p, f, r) = parse_pattern(rest, scope, store)?;
             Ok(InputSpec::Pattern(p, check(f)?, check(r)?))

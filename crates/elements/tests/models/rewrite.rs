@@ -23,6 +23,11 @@ pub fn plans() -> Vec<Plan> {
             ),
             s(
                 "IPRewriter",
+                "pattern 1.0.0.1 1000-1100 - - 0 1, mapped 1 0, MAPPING endpoint, TCP_HANDSHAKE true",
+                2,
+            ),
+            s(
+                "IPRewriter",
                 "keep 1 0, pattern - - 10.0.0.1 80 0 1, REPLY_ANNO 16",
                 2,
             ),

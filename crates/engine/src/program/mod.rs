@@ -62,7 +62,7 @@ pub(crate) mod trace;
 pub use crate::program::error::LoadError;
 pub use crate::program::lookup::report::{StageReport, StructureReport, Tried, ViewReport};
 pub use crate::program::lookup::using::{Structures, Using};
-pub use crate::program::plan::Plan;
+pub use crate::program::plan::{Plan, PreparedStages};
 pub use crate::program::report::{ClassCount, PuntCount, Report, RuleCount};
 pub use crate::program::runner::ProgramRunner;
 pub use crate::program::trace::{Passed, ProgramStep};

@@ -12,6 +12,7 @@ use crate::program::code::Code;
 use crate::program::error::LoadError;
 use crate::program::load;
 use crate::program::load::decisions;
+use crate::program::lookup::Made;
 use crate::program::lookup::using::Using;
 use crate::program::report;
 use onefold_element::ElemId;
@@ -59,15 +60,39 @@ impl Plan {
         prepare(&self.code);
         self
     }
+
+    /// As [`Plan::prepared`], with the structures of another plan where its stage has the same rules: workers have
+    /// programs of their own that differ in which ports they may expect, not in how packets are told apart.
+    #[must_use]
+    pub fn prepared_like(self, others: &mut PreparedStages) -> Plan {
+        let stages = &self.code.stages;
+        others.stages.resize_with(stages.len(), || None);
+        for ((i, s), made) in stages.iter().enumerate().zip(&mut others.stages) {
+            if needs_structures(&self.code, i) {
+                s.lookup.share(made);
+            }
+        }
+        self
+    }
+}
+
+/// What stages are looked up in, of plans that are made alike.
+#[derive(Debug, Clone, Default)]
+pub struct PreparedStages {
+    stages: Vec<Option<Made>>,
 }
 
 /// See [`Plan::prepared`].
 pub(crate) fn prepare(code: &Code) {
     for (i, s) in code.stages.iter().enumerate() {
-        if code.entries.contains(&(i as u32)) || code.rules_of(i) > MANY_RULES {
+        if needs_structures(code, i) {
             s.lookup.views();
         }
     }
+}
+
+fn needs_structures(code: &Code, stage: usize) -> bool {
+    code.entries.contains(&(stage as u32)) || code.rules_of(stage) > MANY_RULES
 }
 
 /// The models of all elements, as they are now.

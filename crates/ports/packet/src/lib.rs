@@ -22,6 +22,7 @@ mod socket;
 mod transmit;
 mod vectors;
 
+pub use ring::{MAX_SLOTS, MIN_SLOTS, SLOTS};
 pub use vectors::MAX_BATCH;
 
 use fanout::Member;
@@ -40,8 +41,9 @@ use vectors::Receiver;
 /// How frames come in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Through memory that is shared with the kernel: no system call while packets come.
-    Ring,
+    /// Through memory that is shared with the kernel, with slots for so many frames ([`MIN_SLOTS`] to [`MAX_SLOTS`]): no
+    /// system call while packets come.
+    Ring(u32),
     /// With one system call for so many frames, 1 to [`MAX_BATCH`]; they leave in calls of so many, too.
     Vectors(usize),
 }
@@ -80,11 +82,11 @@ impl Device {
         input.set_packet(libc::PACKET_VNET_HDR, 1)?;
         input.set_packet(libc::PACKET_IGNORE_OUTGOING, 1)?;
         let receive = match mode {
-            Mode::Ring => {
+            Mode::Ring(slots) => {
                 // frames that do not fit into a slot go to the socket's queue
                 input.set_packet(libc::PACKET_COPY_THRESH, 1)?;
                 Receive::Ring {
-                    ring: Ring::new(&input, interface.mtu)?,
+                    ring: Ring::new(&input, interface.mtu, slots)?,
                     long: vec![0; HEADER + MAX_FRAME].into(),
                 }
             }
@@ -187,7 +189,7 @@ impl PacketPort {
         };
         let device = Device::open(&interface, mode).map_err(told)?;
         let batch = match mode {
-            Mode::Ring => SEND_BATCH,
+            Mode::Ring(_) => SEND_BATCH,
             Mode::Vectors(n) => n,
         };
         let transmitter = Transmitter::open(&interface, batch).map_err(told)?;

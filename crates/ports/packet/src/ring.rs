@@ -11,8 +11,13 @@ use std::mem::size_of;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Slots: bursts of so many frames find room.
-const SLOTS: u32 = 2048;
+/// Slots, if nobody says otherwise: bursts of so many frames find room. More of them are more memory that frames go
+/// through, and does not stay in caches.
+pub const SLOTS: u32 = 2048;
+/// Fewest slots.
+pub const MIN_SLOTS: u32 = 64;
+/// Most slots: 115 MB at an MTU of 1,500.
+pub const MAX_SLOTS: u32 = 65_536;
 /// Bytes of the kernel's headers in front of a frame: `struct tpacket2_hdr`, an address, `struct virtio_net_hdr`, and
 /// what aligns them.
 const IN_FRONT: u32 = 128;
@@ -53,15 +58,16 @@ pub enum Came<'a> {
 }
 
 impl Ring {
-    /// Asks the kernel for a ring whose slots hold frames of this MTU. The socket must not be bound yet.
+    /// Asks the kernel for a ring of at least so many slots, each for a frame of this MTU. The socket must not be bound
+    /// yet.
     ///
     /// # Errors
     /// What the system says.
-    pub fn new(socket: &Socket, mtu: u32) -> io::Result<Ring> {
+    pub fn new(socket: &Socket, mtu: u32, slots: u32) -> io::Result<Ring> {
         let slot = (IN_FRONT + LINK).saturating_add(mtu).min(MAX_SLOT);
         let slot = (slot.div_ceil(LINE) | 1) * LINE;
         let per_block = BLOCK / slot;
-        let blocks = SLOTS.div_ceil(per_block);
+        let blocks = slots.clamp(MIN_SLOTS, MAX_SLOTS).div_ceil(per_block);
         let request = libc::tpacket_req {
             tp_block_size: BLOCK,
             tp_block_nr: blocks,

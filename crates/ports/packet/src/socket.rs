@@ -249,7 +249,8 @@ mod tests {
         let open = |host: &str, name: &str| {
             net.within(host, || {
                 let i = Interface::find(name).expect("the interface");
-                let mut p = PacketPort::open(host, i.clone(), Mode::Ring).expect("a port");
+                let mut p =
+                    PacketPort::open(host, i.clone(), Mode::Ring(crate::SLOTS)).expect("a port");
                 p.start(false).expect("it begins");
                 (p, i.index)
             })

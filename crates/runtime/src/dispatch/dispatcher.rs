@@ -3,6 +3,7 @@
 use super::QUEUE;
 use super::bell::Bell;
 use super::check::Check;
+use super::patience::Patience;
 use super::ring_port::{RingPort, Rings, Told, WorkerEnd};
 use crate::live::{LONGEST_SLEEP, Remark, wait_for};
 use crate::port::{LinkState, Loss, Port, PortError};
@@ -20,6 +21,8 @@ use std::time::{Duration, Instant};
 const SPARE: usize = 8;
 /// Of a packet whose worker is behind.
 pub(super) const WORKER_FULL: &str = "worker's queue full";
+/// Longest sleep while packets are left with a port: not every worker that gets room says so.
+const LONGEST_WAIT: Duration = Duration::from_millis(1);
 
 /// A port of the chain's, and what is behind it.
 pub struct Entrance {
@@ -57,6 +60,8 @@ pub struct DispatchCounts {
     pub dropped: u64,
     /// Packets that workers have sent.
     pub sent: u64,
+    /// How long packets were left with their port because workers had no room, of all ports together.
+    pub waited: Duration,
 }
 
 /// The queues of a port and a worker, at the dispatcher.
@@ -72,8 +77,22 @@ struct Gate {
     entrance: Entrance,
     lanes: Vec<Lane>,
     told: Arc<Told>,
+    patience: Patience,
     /// Found the worker's queue full.
     full: u64,
+}
+
+impl Gate {
+    /// Are packets left with the port, as workers have no room for `n`?
+    #[inline]
+    fn waits(&mut self, n: usize) -> bool {
+        let behind =
+            (self.lanes.iter_mut()).fold(0, |all, l| all + usize::from(!l.arriving.has_room(n)));
+        (behind > 0 || self.patience.is_waiting())
+            && self
+                .patience
+                .waits(behind, self.lanes.len(), Instant::now())
+    }
 }
 
 /// See the module's text.
@@ -147,6 +166,7 @@ impl Dispatcher {
                 entrance,
                 lanes,
                 told,
+                patience: Patience::default(),
                 full: 0,
             });
         }
@@ -210,7 +230,8 @@ impl Dispatcher {
         Ok(all)
     }
 
-    /// Takes a batch from each port, `most` packets at most of all, and hands them over. How many that were.
+    /// Takes a batch from each port, `most` packets at most of all, and hands them over. How many that were. Of ports
+    /// whose packets wait for workers ([`Dispatcher::is_waiting`]) nothing is taken.
     ///
     /// # Errors
     /// A device is broken.
@@ -225,7 +246,7 @@ impl Dispatcher {
             let Some(g) = self.gates.get_mut(i) else {
                 break;
             };
-            if !g.entrance.receives {
+            if !g.entrance.receives || g.waits(n) {
                 continue;
             }
             g.entrance.port.poll(&mut self.free, &mut self.batch, n)?;
@@ -284,6 +305,12 @@ impl Dispatcher {
         }
     }
 
+    /// Packets are left with a port, as workers have no room for them: more will not come in before a worker has been
+    /// executed, so that who calls sleeps ([`Dispatcher::wait`]).
+    pub fn is_waiting(&self) -> bool {
+        self.gates.iter().any(|g| g.patience.is_waiting())
+    }
+
     /// No packets have come: what waits for room is tried again.
     ///
     /// # Errors
@@ -298,15 +325,16 @@ impl Dispatcher {
     }
 
     /// Sleeps until a packet arrives at a port or comes from a worker, a queue with a backlog has room, or for
-    /// [`LONGEST_SLEEP`]; for less where a port cannot tell of packets.
+    /// [`LONGEST_SLEEP`]; for less where a port cannot tell of packets, or packets wait for workers.
     ///
     /// # Errors
     /// The system cannot wait for the ports' descriptors.
     pub fn wait(&mut self) -> Result<(), PortError> {
-        let receiving = |g: &&Gate| g.entrance.receives;
+        let receiving = |g: &&Gate| g.entrance.receives && !g.patience.is_waiting();
         let blind = self.gates.iter().filter(receiving);
         let blind = blind.filter_map(|g| g.entrance.port.longest_sleep());
-        let most = blind.fold(LONGEST_SLEEP, Duration::min);
+        let waiting = self.is_waiting().then_some(LONGEST_WAIT);
+        let most = blind.chain(waiting).fold(LONGEST_SLEEP, Duration::min);
         let mut fds: Vec<(usize, BorrowedFd<'_>, PollFlags)> = Vec::new();
         for (i, g) in self.gates.iter().enumerate() {
             let port = &g.entrance.port;
@@ -379,7 +407,10 @@ impl Dispatcher {
 
     /// What it has done.
     pub fn counts(&self) -> DispatchCounts {
-        self.counts
+        DispatchCounts {
+            waited: self.gates.iter().map(|g| g.patience.waited()).sum(),
+            ..self.counts
+        }
     }
 
     /// Where each port stands.

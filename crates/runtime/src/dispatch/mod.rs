@@ -9,13 +9,14 @@
 //!   another one's ([`QueuePort`]). The same where frames carry a tag ([`Tags`]) by which somebody has decided
 //!   upstream.
 //!
-//! Workers share nothing but these queues, which wait for nobody. A packet that finds its queue full is lost and
-//! counted.
+//! Workers share nothing but these queues. A dispatcher leaves packets with their port while queues are full, as far as
+//! that is right ([`patience`]); else a packet that finds its queue full is lost and counted.
 
 mod bell;
 mod check;
 mod dispatcher;
 mod ending;
+mod patience;
 mod queue_port;
 mod ring_port;
 mod tag;

@@ -380,6 +380,8 @@ impl Simulator {
                 batch: n.model.batch,
                 runnable,
                 queued: if chains { n.input.chains() } else { 0 },
+                // chains are what their packets pass here
+                absent: 0,
             };
         }
     }

@@ -205,6 +205,48 @@ fn turns_and_what_is_let_in_follow_from_costs_and_the_target() {
     assert_eq!(decided(50 * MICROSECOND, [0; 3]).1.0, Some(8));
 }
 
+/// Two chains share an NF that goes on to a quick one and to a slow one with a core of its own, as far as anybody knows
+/// to both from either. What waits for the slow one is held against the chain whose packets come to it.
+#[test]
+fn a_chain_is_what_its_packets_come_to() {
+    let t = topology(&[0, 1, 0], 1024, &[&[0, 1, 2], &[0, 1, 2]]);
+    let decided = |absent: [u64; 3]| {
+        let mut policy = LatencyTarget::new(&t, vec![MILLISECOND; 2]).unwrap();
+        let mut to = Decisions::new(&t);
+        let view = |absent, occupancy, sample| NfView {
+            input: Level {
+                occupancy,
+                capacity: 1024,
+            },
+            sample: Some(sample),
+            absent,
+            ..NfView::default()
+        };
+        let [a, b, c] = absent;
+        let nfs = &[view(a, 10, 1_000), view(b, 20, 100_000), view(c, 10, 1_000)];
+        for ms in 0..30 {
+            let now = ms * MILLISECOND;
+            policy.decide(&Observation { now, nfs }, &mut to).unwrap();
+        }
+        (
+            to.admit.clone(),
+            to.nfs[0].yield_after,
+            to.nfs[2].yield_after,
+        )
+    };
+    // while nobody knows better both wait for the slow one
+    assert_eq!(decided([0; 3]).0, [Some(0); 2]);
+    let (admit, first, last) = decided([0, 0b10, 0b01]);
+    assert_eq!(admit[0], Some(0));
+    assert!(admit[1] > Some(200), "{admit:?}");
+    // turns of a third of the target by both chains: 166 packets of 1 us, 83 of 2 us; the last one has the latter
+    assert_eq!((first, last), (Some(8), Some(3)));
+    // no packet was seen behind the first one yet: packets have to go in to be seen
+    let (admit, first, last) = decided([0, 0b11, 0b11]);
+    assert!(admit.iter().all(|a| *a > Some(200)), "{admit:?}");
+    assert_eq!((first, last), (Some(10), Some(10)));
+}
+
 /// An NF with a core of its own takes 5 us of it for a packet, and 100 us in all: it waits for a disk.
 #[test]
 fn who_waits_for_something_else_is_as_slow_as_it_is() {

@@ -118,6 +118,8 @@ pub enum Spec {
     Pattern(Pattern, usize, usize),
     /// The mapper.
     Mapper,
+    /// `mapped FOUTPUT ROUTPUT`.
+    Mapped(usize, usize),
 }
 
 impl Spec {
@@ -129,6 +131,7 @@ impl Spec {
             Spec::Keep(f, r) => format!("keep {f} {r}"),
             Spec::Pattern(p, f, r) => format!("pattern {} {f} {r}", p.text()),
             Spec::Mapper => "mapper".into(),
+            Spec::Mapped(f, r) => format!("mapped {f} {r}"),
         }
     }
 }
@@ -205,9 +208,22 @@ pub struct Config {
     pub capacity: u32,
     /// A new flow takes the place of one with the same replies where it has no choice; else it is refused.
     pub take_over: bool,
+    /// An inside address and port has one outside address and port, which nobody else has.
+    pub endpoints: bool,
+    /// Acknowledgements count as data.
+    pub handshake: bool,
 }
 
 impl Config {
+    /// The first outside address, its first port, and how many follow.
+    pub fn outside(&self) -> (u32, u16, usize) {
+        let found = self.inputs.iter().find_map(|s| match s {
+            Spec::Pattern(p, ..) => Some((p.saddr, p.sport, p.more as usize)),
+            _ => None,
+        });
+        found.unwrap_or_default()
+    }
+
     /// The rewriter's configuration.
     pub fn text(&self) -> String {
         let mut all: Vec<String> = self.inputs.iter().map(Spec::text).collect();
@@ -243,6 +259,12 @@ impl Config {
         key("MAPPING_CAPACITY", u64::from(self.capacity));
         if !self.take_over {
             all.push("TAKE_OVER false".into());
+        }
+        if self.endpoints {
+            all.push("MAPPING endpoint".into());
+        }
+        if self.handshake {
+            all.push("TCP_HANDSHAKE true".into());
         }
         all.join(", ")
     }
@@ -289,13 +311,61 @@ pub fn all(flows: u32) -> Vec<Config> {
         times,
         capacity: room,
         take_over: true,
+        endpoints: false,
+        handshake: false,
     };
     let one = |(name, kind, inputs)| config(name, kind, inputs);
     let mut v: Vec<Config> = rewriters(few).into_iter().map(one).collect();
     let inputs = vec![Spec::Mapper, Spec::Drop];
     v.extend(mappers(config("balancer, in turn", Kind::Ip, inputs), few));
     v.extend(nobody_is_taken_over(&v));
+    v.extend(endpoint_independent(&v, few));
     v
+}
+
+/// Rewriters whose mappings are endpoint-independent; `all`: others, whose times and room these have.
+fn endpoint_independent(all: &[Config], few: u32) -> Vec<Config> {
+    let Some(like) = all.first() else {
+        return Vec::new();
+    };
+    let config = |name, kind, inputs: Vec<Spec>| Config {
+        name,
+        kind,
+        inputs,
+        mapper: None,
+        take_over: false,
+        endpoints: true,
+        handshake: matches!(kind, Kind::Ip | Kind::Tcp),
+        ..like.clone()
+    };
+    // ports of both classes, of which there are too few
+    let napt = |first| Spec::Pattern(ports(first, few / 2, How::OwnFirst), 0, 1);
+    vec![
+        config(
+            "NAPT, endpoint-independent",
+            Kind::Ip,
+            vec![napt(2000), Spec::Mapped(2, 1), Spec::Drop],
+        ),
+        config(
+            "NAPT, endpoint-independent, ports of both classes",
+            Kind::Ip,
+            vec![
+                napt(1024 - few as u16 / 4),
+                Spec::Keep(2, 1),
+                Spec::Mapped(2, 1),
+            ],
+        ),
+        config(
+            "TCPRewriter, endpoint-independent",
+            Kind::Tcp,
+            vec![napt(1999), Spec::Drop],
+        ),
+        config(
+            "pings, endpoint-independent",
+            Kind::Ping,
+            vec![napt(1), Spec::Mapped(2, 1)],
+        ),
+    ]
 }
 
 /// Rewriters with patterns of `few` ports or addresses: name, kind, what their inputs do.

@@ -11,6 +11,7 @@
 //! was allowed. Bounds: an exploration looks at `symbols ^ depth` sequences; a soak holds a bounded number of flows.
 
 pub mod config;
+mod mappings;
 pub mod model;
 pub mod rig;
 
@@ -68,6 +69,38 @@ fn client(kind: Kind, n: usize) -> FlowId {
     f
 }
 
+/// Flow number `n` from outside, to a port that somebody may have.
+fn unseen(config: &Config, n: usize) -> FlowId {
+    let (addr, first, ports) = config.outside();
+    let n32 = n as u32;
+    let at = first + (n % (ports + 1)) as u16;
+    let mut f = FlowId::addresses(u32::from_be_bytes([198, 51, 100, 77]) + n32 % 3, addr);
+    match config.kind {
+        Kind::Ping => (f.sport, f.dport) = (at, answering(at)),
+        _ => (f.sport, f.dport) = (80, at),
+    }
+    f
+}
+
+/// Flow number `n` as it arrives first at an input. Where mappings are endpoint-independent two go from one inside
+/// address and port to different destinations.
+fn first(config: &Config, n: usize, input: usize) -> FlowId {
+    if matches!(config.inputs.get(input), Some(config::Spec::Mapped(..))) {
+        return unseen(config, n);
+    }
+    let mut f = client(config.kind, n);
+    if config.endpoints {
+        let one = client(config.kind, n / 2);
+        (f.saddr, f.sport) = (one.saddr, one.sport);
+        if config.kind == Kind::Ping {
+            f.dport = one.dport;
+        } else {
+            f.sport = f.sport - 2000 + config.outside().1;
+        }
+    }
+    f
+}
+
 /// What a sequence goes on from.
 struct Walk {
     rig: Rig,
@@ -106,7 +139,7 @@ impl Walk {
                 input,
                 udp,
                 answer: false,
-                flow: client(kind, n),
+                flow: first(self.rig.config(), n, input),
                 segment,
             },
             Symbol::Reply(n, input, udp, segment) => Event::Packet {
@@ -233,6 +266,7 @@ fn draw(config: &Config, flows: usize, rng: &mut Rng) -> Symbol {
         fin: rng.one_in(10),
         rst: rng.one_in(60),
         payload: rng.one_in(2),
+        ack: config.handshake && rng.one_in(2),
     };
     let t = &config.times;
     match rng.below(1_000_000) {

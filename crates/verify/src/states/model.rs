@@ -10,7 +10,9 @@
 //! 3. there is no room only when all variations are taken, or all flows of a full table are within their guarantee;
 //! 4. what is evicted is the flow without guarantee that would time out first; a sweep removes what has timed out, and
 //!    nothing else;
-//! 5. connections: closed, with data both ways, streaming: each has its time-out.
+//! 5. connections: closed, with data both ways, streaming: each has its time-out;
+//! 6. with `MAPPING endpoint` (`mappings.rs`): one outside address and port for all flows of an inside address and
+//!    port, which no other has.
 
 use super::config::{Config, How, Kind, Pattern, Spec};
 use onefold_nat::FlowId;
@@ -27,7 +29,12 @@ pub struct Segment {
     pub rst: bool,
     /// There is payload.
     pub payload: bool,
+    /// ACK.
+    pub ack: bool,
 }
+
+/// An address and a port.
+pub(super) type End = (u32, u16);
 
 /// A packet that arrives.
 #[derive(Debug, Clone, Copy)]
@@ -57,6 +64,8 @@ pub struct Binding {
     pub outputs: [usize; 2],
     /// Where the first packet came in.
     pub input: usize,
+    /// Its mapping, if it has one: inside and outside address and port.
+    pub(super) mapping: Option<[End; 2]>,
     last_ms: u64,
     order: u64,
     done: [bool; 2],
@@ -95,7 +104,7 @@ type Class = (u64, u64);
 /// See the module's text.
 #[derive(Debug, Clone)]
 pub struct Model {
-    config: Config,
+    pub(super) config: Config,
     bindings: Vec<Option<Binding>>,
     free: Vec<usize>,
     keys: HashMap<(u8, FlowId), (usize, bool)>,
@@ -189,6 +198,7 @@ impl Model {
         self.unlink(i);
         self.order += 1;
         let order = self.order;
+        let handshake = self.config.handshake;
         if let Some(b) = self.bindings[i].as_mut() {
             (b.last_ms, b.order) = (now_ms, order);
             let side = usize::from(reply);
@@ -201,7 +211,7 @@ impl Model {
             } else if s.syn || s.payload {
                 b.done[side] = false;
             }
-            b.data[side] |= s.payload;
+            b.data[side] |= s.payload || s.ack && handshake;
         }
         self.link(i);
     }
@@ -293,7 +303,7 @@ impl Model {
     }
 
     /// What a packet becomes that is rewritten to `to`.
-    fn on_the_wire(&self, arrived: FlowId, to: FlowId, reply: bool) -> FlowId {
+    pub(super) fn on_the_wire(&self, arrived: FlowId, to: FlowId, reply: bool) -> FlowId {
         match (self.config.kind, reply) {
             (Kind::Addr, false) => FlowId {
                 saddr: to.saddr,
@@ -347,6 +357,9 @@ impl Model {
                 false => fail(format!("{arrived} has no binding, so {want:?}")),
             };
         }
+        if let Some(Spec::Mapped(f, r)) = spec {
+            return self.begin_unseen(a, now_ms, seen, [f, r]);
+        }
         let (pattern, outputs) = match spec {
             Some(Spec::Keep(f, r)) => (None, [f, r]),
             Some(Spec::Pattern(p, f, r)) => (Some(p), [f, r]),
@@ -356,6 +369,9 @@ impl Model {
                 None => return fail("no pattern of the mapper has room".into()),
             },
         };
+        if let Some(p) = pattern.filter(|p| self.config.endpoints && p.saddr != 0) {
+            return self.by_mapping(a, now_ms, seen, &p, outputs);
+        }
         if !self.has_room(map, arrived, pattern.as_ref()) {
             return match seen {
                 Seen::Gone => Ok(()),
@@ -373,10 +389,24 @@ impl Model {
         {
             return fail(why);
         }
-        let kept = self.insert(map, input, arrived, to, outputs, now_ms);
-        match (kept, seen) {
+        self.begin(a, now_ms, seen, to, outputs, None)
+    }
+
+    /// A new flow that becomes `to`: it is seen if there is room for it.
+    pub(super) fn begin(
+        &mut self,
+        a: Arrival,
+        now_ms: u64,
+        seen: &Seen,
+        to: FlowId,
+        outputs: [usize; 2],
+        mapping: Option<[End; 2]>,
+    ) -> Result<(), Broken> {
+        let arrived = a.flow;
+        let fail = |why: String| Err(Broken(format!("{why}; seen: {seen:?}")));
+        match (self.insert(&a, to, outputs, now_ms, mapping), seen) {
             (Some(i), Seen::Out(..)) => {
-                self.touch(i, false, segment, now_ms);
+                self.touch(i, false, a.segment, now_ms);
                 Ok(())
             }
             (None, Seen::Gone) => Ok(()),
@@ -412,7 +442,7 @@ impl Model {
         self.by_source.contains_key(&saddr)
     }
 
-    fn variation(&self, arrived: FlowId, p: &Pattern, n: u32) -> FlowId {
+    pub(super) fn variation(&self, arrived: FlowId, p: &Pattern, n: u32) -> FlowId {
         let pick = |v: u32, kept: u32| if v == 0 { kept } else { v };
         let port = |v: u16, kept: u16| if v == 0 { kept } else { v };
         let mut to = self.known(arrived);
@@ -447,7 +477,7 @@ impl Model {
         }
     }
 
-    fn is_free(&self, map: u8, to: FlowId) -> bool {
+    pub(super) fn is_free(&self, map: u8, to: FlowId) -> bool {
         !self.keys.contains_key(&(map, to.reversed()))
     }
 
@@ -496,13 +526,13 @@ impl Model {
 
     fn insert(
         &mut self,
-        map: u8,
-        input: usize,
-        arrived: FlowId,
+        a: &Arrival,
         wire: FlowId,
         outputs: [usize; 2],
         now_ms: u64,
+        mapping: Option<[End; 2]>,
     ) -> Option<usize> {
+        let (map, input, arrived) = (a.map, a.input, a.flow);
         let to = self.known(wire);
         self.order += 1;
         let b = Binding {
@@ -511,6 +541,7 @@ impl Model {
             reply: to.reversed(),
             outputs,
             input,
+            mapping,
             last_ms: now_ms,
             order: self.order,
             done: [false; 2],

@@ -95,6 +95,11 @@ impl Rig {
         }
     }
 
+    /// The rewriter's configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
     /// The rewriter alone: what is done here the model does not know.
     pub fn bench(&mut self) -> &mut Bench {
         &mut self.bench
@@ -263,6 +268,7 @@ fn frame(protocol: u8, f: FlowId, answer: bool, s: Segment) -> Vec<u8> {
     let at = match protocol {
         6 => {
             let flags = u8::from(s.fin) | u8::from(s.syn) << 1 | u8::from(s.rst) << 2;
+            let flags = flags | u8::from(s.ack) << 4;
             put(&mut b, 32, &[0x50, flags]);
             36
         }

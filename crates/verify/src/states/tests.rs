@@ -34,6 +34,7 @@ fn what_evicted_flows_had_is_free() {
 fn tampered(config: &Config, at: u64, harm: impl Fn(&mut Rig)) -> Option<Broken> {
     let mut rng = Rng::new(5);
     let mut walk = Walk::new(config, 12).unwrap();
+    let mut harm = Some(harm);
     for n in 0..20_000u64 {
         let s = draw(config, 12, &mut rng);
         let Some(e) = walk.event(config.kind, s) else {
@@ -42,7 +43,10 @@ fn tampered(config: &Config, at: u64, harm: impl Fn(&mut Rig)) -> Option<Broken>
         if let Err(b) = walk.step(config.kind, s, e) {
             return Some(b);
         }
-        if n == at {
+        // not every draw is an event
+        if n >= at
+            && let Some(harm) = harm.take()
+        {
             harm(&mut walk.rig);
         }
     }

@@ -8,7 +8,8 @@ const NO_ROOM: &str = "IPRewriter: no free port or address";
 #[test]
 fn a_port_range_of_one_port() {
     for range in ["5000", "5000-5000"] {
-        let f = format!("nat: {{ pool: 203.0.113.1, port-range: {range} }}");
+        let f =
+            format!("nat: {{ pool: 203.0.113.1, port-range: {range}, mapping: address-and-port }}");
         let mut r = Rig::new(&f);
         r.is_proved();
         let (outside, remote) = ((a("203.0.113.1"), 5000), (a("198.51.100.1"), 53));
@@ -68,7 +69,9 @@ fn a_forward_does_not_take_over_the_servers_own_flow() {
 
 #[test]
 fn a_pool_of_one_port_each_gives_the_next_address() {
-    let mut r = Rig::new("nat: { pool: 203.0.113.1-203.0.113.2, port-range: 5000 }");
+    let mut r = Rig::new(
+        "nat: { pool: 203.0.113.1-203.0.113.2, port-range: 5000, mapping: address-and-port }",
+    );
     let remote = (a("198.51.100.1"), 53);
     let mut seen = Vec::new();
     for host in ["10.0.0.1", "10.0.0.2"] {

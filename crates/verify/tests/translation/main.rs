@@ -10,6 +10,8 @@ mod examples;
 mod fragments;
 mod one_to_one;
 mod packets;
+mod requirements;
+mod rulesets;
 
 use onefold_chain::Reader;
 use onefold_element::ElemId;

@@ -57,7 +57,7 @@ fn place(key: &str, body: &Value, number: u32) -> Arc<RulePlace> {
 
 /// Base chains of types that cannot be taken, or not where one chain was asked for by name.
 fn refuse_others(found: &Objects<'_>, request: &Request<'_>, errors: &mut Errors) {
-    let nat_chains = found.nat.iter().map(|(k, _)| (k, "nat"));
+    let nat_chains = found.nat.iter().map(|b| (&b.key, "nat"));
     let others = found.others.iter().map(|(k, kind)| (k, kind.as_str()));
     let named = nat_chains.filter(|_| request.chain.is_some());
     for (k, kind) in others.chain(named) {
@@ -256,8 +256,8 @@ struct Objects<'a> {
     bases: Vec<Base>,
     /// By chain, with their lines.
     rules: HashMap<String, Vec<(&'a Value, u32)>>,
-    /// Base chains of type nat, with their hooks.
-    nat: Vec<(String, String)>,
+    /// Base chains of type nat.
+    nat: Vec<Base>,
     /// Base chains of other types, with their type.
     others: Vec<(String, String)>,
 }
@@ -301,15 +301,16 @@ impl<'a> Objects<'a> {
                             Verdict::Allow
                         };
                         let routes = s("type") == "route" && host;
+                        let base = Base {
+                            key: k.clone(),
+                            policy,
+                            hook: s("hook").to_string(),
+                            priority: body.get("prio").and_then(Value::as_i64).unwrap_or(0),
+                        };
                         if s("type") == "filter" || routes {
-                            found.bases.push(Base {
-                                key: k,
-                                policy,
-                                hook: s("hook").to_string(),
-                                priority: body.get("prio").and_then(Value::as_i64).unwrap_or(0),
-                            });
+                            found.bases.push(base);
                         } else if s("type") == "nat" {
-                            found.nat.push((k, s("hook").to_string()));
+                            found.nat.push(base);
                         } else if !matches!(s("hook"), "input" | "output") {
                             found.others.push((k, s("type").to_string()));
                         }

@@ -3,12 +3,15 @@
 use super::course::{devices, nat_hooks};
 use super::expr::Reader;
 use super::{Errors, Objects, read_chains};
+use crate::import::chains::{ChainRule, Target};
 use crate::import::host::redirected_to;
 use crate::import::iptables::Request;
 use crate::import::nat::NatTarget;
 use crate::import::parts::Part;
+use crate::import::rule::Verdict;
 use crate::import::terms::Family;
 use serde_json::Value;
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The chains of type nat that packets pass, of destinations and of sources; `None` if there are none. What is wrong is
@@ -21,36 +24,79 @@ pub(super) fn read(
 ) -> Option<[Option<Part>; 2]> {
     let mut out = [None, None];
     // where one of the hooks of the host's packets translates, all do
-    let mut any = request.host && found.nat.iter().any(|(k, _)| has_rules(found, k));
+    let mut any = request.host && found.nat.iter().any(|b| has_rules(found, &b.key));
     reader.nat = true;
     for (hook, to) in nat_hooks(request.traffic).into_iter().zip(&mut out) {
-        let mut here = (found.nat.iter()).filter(|(k, h)| h == hook && has_rules(found, k));
-        let Some((start, _)) = here.next() else {
+        let mut here: Vec<&str> = {
+            let mut all: Vec<_> = (found.nat.iter())
+                .filter(|b| b.hook == hook && has_rules(found, &b.key))
+                .collect();
+            all.sort_by_key(|b| b.priority);
+            all.iter().map(|b| b.key.as_str()).collect()
+        };
+        let Some(last) = here.pop() else {
             continue;
         };
         any = true;
-        if let Some((other, _)) = here.next() {
-            let line = found
-                .rules
-                .get(other)
-                .and_then(|r| r.first())
-                .map_or(1, |r| r.1);
-            let text = format!(
-                "chains '{start}' and '{other}' of type nat are both at hook {hook}; there can be one"
-            );
-            errors.push((line, text));
-            continue;
+        let mut chains = read_chains(reader, last, &found.rules, errors);
+        let mut start = last.to_string();
+        if !here.is_empty() {
+            start = format!("nat {hook}");
+            let mut jumps = Vec::new();
+            for base in here {
+                let mut more = read_chains(reader, base, &found.rules, errors);
+                goes_on(base, &mut more, errors);
+                chains.extend(more);
+                jumps.push(jump(base));
+            }
+            jumps.push(jump(last));
+            chains.insert(start.clone(), jumps);
         }
-        let chains = read_chains(reader, start, &found.rules, errors);
         *to = Some(Part {
             chains,
-            start: start.clone(),
+            start,
             devices: devices(hook, request.traffic),
             ..Part::default()
         });
     }
     reader.nat = false;
     any.then_some(out)
+}
+
+/// Of several chains of type nat at one hook each is asked that comes behind the ones that have not translated, whether
+/// these have accepted the packet or have come to their end: what is accepted leaves the chain, and no more. That can
+/// be said of rules of the base chain itself.
+fn goes_on(base: &str, chains: &mut HashMap<String, Vec<ChainRule>>, errors: &mut Errors) {
+    let accepts = |r: &ChainRule| r.target == Target::Verdict(Verdict::Allow);
+    for (name, rules) in chains {
+        for r in rules.iter_mut().filter(|r| accepts(r)) {
+            if name == base {
+                r.target = Target::Return;
+                continue;
+            }
+            let text = format!(
+                "'accept' in chain '{name}', which '{base}' jumps to: another chain of type nat is asked behind it, \
+                 and that can only be said of the base chain's own rules"
+            );
+            errors.push((r.line, text));
+        }
+    }
+}
+
+/// Asks a chain.
+fn jump(to: &str) -> ChainRule {
+    ChainRule {
+        tests: Vec::new(),
+        interfaces: Vec::new(),
+        own: Vec::new(),
+        marks: Vec::new(),
+        asks: Vec::new(),
+        changes: Vec::new(),
+        target: Target::Jump(to.to_string()),
+        refused: None,
+        line: 1,
+        place: None,
+    }
 }
 
 fn has_rules(found: &Objects<'_>, chain: &str) -> bool {

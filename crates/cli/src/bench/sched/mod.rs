@@ -79,6 +79,9 @@ pub struct Args {
 /// Part of a trial's measured time that goes by before it, until loads and estimates have settled.
 const WARM_UP: f64 = 0.4;
 
+/// Seconds that it takes to begin and to end a trial.
+const AROUND: f64 = 0.25;
+
 impl Args {
     fn seconds(&self) -> f64 {
         self.seconds.unwrap_or(if self.quick { 0.6 } else { 1.5 })
@@ -86,6 +89,17 @@ impl Args {
 
     fn repeats(&self) -> usize {
         usize::from(self.repeats.unwrap_or(if self.quick { 1 } else { 3 }))
+    }
+
+    /// Seconds that trials of these settings take, about.
+    fn takes(&self, settings: &[Setting]) -> f64 {
+        let one = |s: &Setting| {
+            let each = self.seconds() * (s.longer + WARM_UP) + AROUND;
+            let shares = s.chains.iter().any(|c| matches!(c.load, Load::Share(_)));
+            let first = if shares { each } else { 0.0 };
+            each * s.runs.len() as f64 * self.repeats() as f64 + first
+        };
+        settings.iter().map(one).sum()
     }
 
     fn experiments(&self) -> Result<Vec<&'static Experiment>> {
@@ -132,7 +146,7 @@ impl Args {
 /// Runs it.
 pub fn run(args: &Args) -> Result<u8> {
     if args.names.iter().any(|n| n == "list") {
-        return list(args.json);
+        return list(args);
     }
     if !(0.02..=600.0).contains(&args.seconds()) {
         bail!("--seconds is from 0.02 to 600");
@@ -147,6 +161,9 @@ pub fn run(args: &Args) -> Result<u8> {
     for e in experiments {
         planned.push((e, args.settings(e)?));
     }
+    if !args.quiet {
+        eprintln!("{}", foretold(args, &planned));
+    }
     runner::catch_interrupt();
     let folder = super::experiment::Folder::new()?;
     let bench = Bench {
@@ -158,10 +175,22 @@ pub fn run(args: &Args) -> Result<u8> {
     };
     let trials = |s: &[Setting]| s.iter().map(|s| s.runs.len()).sum::<usize>() * args.repeats();
     let total: usize = planned.iter().map(|p| trials(&p.1)).sum();
+    let mut left: f64 = planned.iter().map(|p| args.takes(&p.1)).sum();
     let mut progress = Progress::new(total as u64, args.quiet);
     let mut reports = Vec::new();
     let mut begun = 0;
-    for (e, settings) in &planned {
+    for (n, (e, settings)) in planned.iter().enumerate() {
+        if !args.quiet && planned.len() > 1 {
+            progress.say(&format!(
+                "{} of {}: {}, {} trials; {} left",
+                n + 1,
+                planned.len(),
+                e.name,
+                trials(settings),
+                about(left)
+            ));
+        }
+        left -= args.takes(settings);
         reports.push(measured(
             args,
             &bench,
@@ -181,6 +210,30 @@ pub fn run(args: &Args) -> Result<u8> {
         true => common::HOLDS,
         false => common::HOLDS_NOT,
     })
+}
+
+/// Seconds in words.
+fn about(seconds: f64) -> String {
+    match seconds {
+        s if s < 90.0 => format!("about {s:.0} s"),
+        s => format!("about {:.0} min", s / 60.0),
+    }
+}
+
+/// What is to come.
+fn foretold(args: &Args, planned: &[(&Experiment, Vec<Setting>)]) -> String {
+    let trials: usize = planned
+        .iter()
+        .flat_map(|p| &p.1)
+        .map(|s| s.runs.len() * args.repeats())
+        .sum();
+    let takes = planned.iter().map(|p| args.takes(&p.1)).sum();
+    let names: Vec<&str> = planned.iter().map(|p| p.0.name).collect();
+    let what = match names[..] {
+        [one] => one.to_string(),
+        _ => format!("{} experiments", names.len()),
+    };
+    format!("bench sched: {what}, {trials} trials, {}", about(takes))
 }
 
 fn interrupted() -> bool {
@@ -254,20 +307,24 @@ fn one(bench: &Bench, s: &Setting, r: &Run, full: &mut Option<f64>) -> Result<tr
 }
 
 /// Tells which experiments there are.
-fn list(json: bool) -> Result<u8> {
-    if json {
+fn list(args: &Args) -> Result<u8> {
+    let takes = |e: &Experiment| args.takes(&(e.settings)(args.quick));
+    if args.json {
         let one = |e: &&Experiment| {
             serde_json::json!({
                 "name": e.name, "title": e.title, "shows": e.shows, "shrunk": e.shrunk,
-                "published": e.published, "settings": (e.settings)(false).len(),
+                "published": e.published, "settings": (e.settings)(args.quick).len(),
+                "seconds": takes(e).round(),
             })
         };
         let all: Vec<_> = ALL.iter().map(one).collect();
         return common::print_json(&serde_json::json!({ "experiments": all }));
     }
     for e in ALL {
-        crate::say!("{:20} {}", e.name, e.title);
+        crate::say!("{:20} {:14} {}", e.name, about(takes(e)), e.title);
     }
+    let all = ALL.iter().map(|e| takes(e)).sum();
+    crate::say!("{:20} {:14}", "all", about(all));
     Ok(common::HOLDS)
 }
 

@@ -298,15 +298,22 @@ fn figures(s: &Setting, (a, b): (&Value, &Value), seconds: f64) -> Figures {
         let (enters, leaves) = (format!("in-{}", c.name), format!("out-{}", c.name));
         let out = delta(&["ports", &leaves, "out", "packets"]);
         rates.push(out);
-        f.insert(format!("Mpps {}", c.name), mpps(out));
+        let shed = delta(&["schedule", "shed", &enters]) / seconds;
+        // chains of one kind are told together, too
+        let kind = c
+            .name
+            .rsplit_once('-')
+            .filter(|k| k.1.parse::<u16>().is_ok());
+        for name in [Some(c.name.as_str()), kind.map(|k| k.0)]
+            .into_iter()
+            .flatten()
+        {
+            *f.entry(format!("Mpps {name}")).or_default() += mpps(out);
+            *f.entry(format!("shed/s {name}")).or_default() += shed;
+        }
         *f.entry("in Mpps".to_string()).or_default() +=
             mpps(delta(&["ports", &enters, "in", "packets"]));
-        f.insert(
-            format!("shed/s {}", c.name),
-            delta(&["schedule", "shed", &enters]) / seconds,
-        );
-        *f.entry("shed/s".to_string()).or_default() +=
-            delta(&["schedule", "shed", &enters]) / seconds;
+        *f.entry("shed/s".to_string()).or_default() += shed;
         latencies(&mut stayed, (a, b), &leaves);
     }
     f.insert("Mpps".to_string(), mpps(rates.iter().sum()));

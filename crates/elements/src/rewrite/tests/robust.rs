@@ -55,6 +55,14 @@ fn configuration_errors() {
         "drop, drop, FRAGMENTS 65537",
         &["FRAGMENTS: out of range, 0 to 65536"],
     );
+    one(
+        "drop, mapped 0, MAPPING host, RESERVED \"icmp 1.0.0.1 1\"",
+        &[
+            "expected 'mapped FOUTPUT ROUTPUT'",
+            "MAPPING: expected endpoint or flow, found 'host'",
+            "RESERVED: expected 'tcp ADDRESS PORT",
+        ],
+    );
     one("rw, drop", &["element 'rw' (IPRewriter) is not a mapper"]);
     let errors = |config, part| {
         refused(
@@ -244,6 +252,8 @@ proptest::proptest! {
             ("err", "ICMPRewriter", "tcp ip udp addr pair ping", 1, 1),
             ("strict", "ICMPRewriter", "tcp ip udp addr pair ping, STRICT true, SOURCE own, UNMAPPED 0", 1, 1),
             ("own", "IPRewriter", "pattern 1.0.0.1 1 - - 0 1, keep 1 0, TAKE_OVER false, FRAGMENTS 2", 2, 2),
+            ("ends", "IPRewriter", "pattern 1.0.0.1 1-3 - - 0 1, mapped 1 0, MAPPING endpoint, GUARANTEE 0, \
+                MAPPING_CAPACITY 3", 2, 2),
         ]).unwrap();
         let mut out = 0u64;
         let mut pushed = 0u64;
@@ -261,7 +271,7 @@ proptest::proptest! {
             if header < 20 {
                 p.set_network_header(header as isize / 8, usize::from(version) * 4);
             }
-            for name in ["ftp", "tcp", "ip", "udp", "addr", "pair", "ping", "own", "err", "strict"] {
+            for name in ["ftp", "tcp", "ip", "udp", "addr", "pair", "ping", "own", "ends", "err", "strict"] {
                 let port = if matches!(name, "ftp" | "err" | "strict") { 0 } else { port };
                 pushed += 1;
                 out += u64::from(n.push(name, port, p.clone()).is_some());

@@ -1,6 +1,7 @@
 //! `bind` against `push`: two nets see the same packets; in one the rewriter is pushed into, in the other it is asked
 //! for the binding, which is then written into the packet here. In a third one a binder is asked first.
 
+use super::nets::NETS;
 use super::*;
 use onefold_element::model::{
     BindKind, BindPacket, Binding, Bound, DstAnno, Exit, Expected, Model, ModelCx, Rewritten,
@@ -342,7 +343,7 @@ struct Seen {
     punted: usize,
 }
 
-type Spec<'a> = &'a [(&'a str, &'a str, &'a str, usize, usize)];
+pub(super) type Spec<'a> = &'a [(&'a str, &'a str, &'a str, usize, usize)];
 
 fn play(spec: Spec<'_>, steps: &[Step], seen: &mut Seen) {
     let (mut pushed, mut asked_net) = (Net::new(spec).unwrap(), Net::new(spec).unwrap());
@@ -474,163 +475,6 @@ fn play(spec: Spec<'_>, steps: &[Step], seen: &mut Seen) {
         assert_eq!(ask(&mut tied_net), ask(&mut pushed), "{h}");
     }
 }
-
-const NETS: &[Spec<'static>] = &[
-    &[(
-        "rw",
-        "IPRewriter",
-        "pattern 1.0.0.1 1024-1027# - - 0 1, drop",
-        2,
-        2,
-    )],
-    &[(
-        "rw",
-        "IPRewriter",
-        "pattern 1.0.0.1 1024-1025 2.0.0.2 8080 0 1, pass 1, REPLY_ANNO 16",
-        2,
-        2,
-    )],
-    &[(
-        "rw",
-        "IPRewriter",
-        "keep 0 1, pattern 1.0.0.1-1.0.0.2 - - - 1 0, CAPACITY 3, UDP_GUARANTEE 0, TCP_GUARANTEE 0, UDP_TIMEOUT 30, UDP_STREAMING_TIMEOUT 60, TCP_DONE_TIMEOUT 4",
-        2,
-        2,
-    )],
-    &[(
-        "rw",
-        "IPRewriter",
-        "pattern 1.0.0.1 1024-1027# - - 0 1, pattern 1.0.0.1 1024-1100 - - 0 1, CAPACITY 4, UDP_GUARANTEE 0, TCP_GUARANTEE 0, UDP_TIMEOUT 30",
-        2,
-        2,
-    )],
-    &[(
-        "rw",
-        "IPRewriter",
-        "pattern - 0-3? - - 0 1, drop, DST_ANNO false",
-        2,
-        2,
-    )],
-    &[
-        (
-            "m",
-            "RoundRobinIPMapper",
-            "- - 30.0.0.1 - 0 1, 1.0.0.1 - 30.0.0.2 81 0 1",
-            0,
-            0,
-        ),
-        ("rw", "IPRewriter", "m, drop", 2, 2),
-    ],
-    &[
-        (
-            "m",
-            "SourceIPHashMapper",
-            "3 7, - - 30.0.0.1 - 0 1 1, - - 30.0.0.2 - 0 1 2",
-            0,
-            0,
-        ),
-        (
-            "rw",
-            "UDPRewriter",
-            "m, pattern 1.0.0.1 1024-1025# - - 0 1",
-            2,
-            2,
-        ),
-    ],
-    &[(
-        "rw",
-        "IPRewriter",
-        "pattern 1.0.0.1 1024 - - 0 1, pattern - - 20.0.0.1 80 0 1, TAKE_OVER false",
-        2,
-        2,
-    )],
-    &[(
-        "rw",
-        "IPRewriter",
-        "keep 0 1, pattern 1.0.0.1 1024-1027# - - 0 1, TAKE_OVER false, FRAGMENTS 3",
-        2,
-        2,
-    )],
-    &[
-        (
-            "m",
-            "RoundRobinIPMapper",
-            "1.0.0.1 1024 - - 0 1, 1.0.0.2 1024 - - 0 1",
-            0,
-            0,
-        ),
-        (
-            "rw",
-            "IPRewriter",
-            "m, pass 1, TAKE_OVER false, FRAGMENTS 2",
-            2,
-            2,
-        ),
-    ],
-    &[(
-        "rw",
-        "ICMPPingRewriter",
-        "pattern 1.0.0.1 5000 - - 0 1, keep 0 1, TAKE_OVER false, FRAGMENTS 2",
-        2,
-        2,
-    )],
-    &[(
-        "rw",
-        "TCPRewriter",
-        "pattern 1.0.0.1 1024-1030 - - 0 1, pass 0",
-        2,
-        2,
-    )],
-    &[(
-        "rw",
-        "UDPRewriter",
-        "pattern 1.0.0.1 1024-1025? - - 0 1, drop",
-        2,
-        2,
-    )],
-    &[(
-        "rw",
-        "IPAddrRewriter",
-        "pattern 1.0.0.1-1.0.0.2 - 0 1, drop",
-        2,
-        2,
-    )],
-    &[(
-        "rw",
-        "IPAddrRewriter",
-        "keep 0 1, pattern 1.0.0.1 2.2.2.2 0 1",
-        2,
-        2,
-    )],
-    &[(
-        "rw",
-        "IPAddrPairRewriter",
-        "pattern 1.0.0.1 30.0.0.1 0 1, keep 1 0",
-        2,
-        2,
-    )],
-    &[(
-        "rw",
-        "IPAddrPairRewriter",
-        "pattern 1.0.0.1-1.0.0.2# - 0 1, pass 1",
-        2,
-        2,
-    )],
-    &[(
-        "rw",
-        "ICMPPingRewriter",
-        "pattern 1.0.0.1 1024-1026# - - 0 1, drop",
-        2,
-        2,
-    )],
-    &[(
-        "rw",
-        "ICMPPingRewriter",
-        "pattern 1.0.0.1 0-2? 30.0.0.1 - 0 1, pass 1, REPLY_ANNO 16",
-        2,
-        2,
-    )],
-];
 
 #[test]
 fn asked_and_pushed_are_the_same() {

@@ -49,7 +49,7 @@ use onefold_element::model::ValueSet;
 use onefold_packet::Packet;
 use onefold_synth::program::{Dim, Filter};
 use std::ops::Deref;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 /// Views with a guard, at most.
@@ -206,18 +206,33 @@ pub(crate) struct Views {
 #[derive(Debug)]
 pub(crate) struct Lookup {
     /// What it is made from, until then.
-    rules: Mutex<Option<StageRules>>,
+    rules: Mutex<Option<Arc<StageRules>>>,
     using: Using,
     dims: Vec<Dim>,
     stage: usize,
-    views: OnceLock<Views>,
+    views: OnceLock<Arc<Views>>,
+}
+
+/// What has been made for a stage, and what of.
+#[derive(Debug, Clone)]
+pub(crate) struct Made {
+    rules: Arc<StageRules>,
+    using: Using,
+    dims: Vec<Dim>,
+    views: Arc<Views>,
+}
+
+impl Made {
+    fn is_of(&self, l: &Lookup, rules: &StageRules) -> bool {
+        *self.rules == *rules && self.using == l.using && self.dims == l.dims
+    }
 }
 
 impl Lookup {
     /// `dims`: of the fields.
     pub fn new(stage: usize, rules: StageRules, dims: Vec<Dim>, using: Using) -> Lookup {
         Lookup {
-            rules: Mutex::new(Some(rules)),
+            rules: Mutex::new(Some(Arc::new(rules))),
             using,
             dims,
             stage,
@@ -228,20 +243,41 @@ impl Lookup {
     /// The views; made now if there are none yet.
     pub fn views(&self) -> &Views {
         self.views.get_or_init(|| {
-            let rules = self.rules.lock().unwrap_or_else(|e| e.into_inner()).take();
-            Views::new(
-                self.stage,
-                &rules.unwrap_or_default(),
-                &self.dims,
-                &self.using,
-            )
+            let rules = self.take_rules().unwrap_or_default();
+            Arc::new(Views::new(self.stage, &rules, &self.dims, &self.using))
         })
+    }
+
+    fn take_rules(&self) -> Option<Arc<StageRules>> {
+        self.rules.lock().unwrap_or_else(|e| e.into_inner()).take()
+    }
+
+    /// The views that were made for the same stage of another program, if they are of the same rules; else they are made
+    /// now, and kept there if none were.
+    pub fn share(&self, made: &mut Option<Made>) {
+        if self.views.get().is_some() {
+            return;
+        }
+        let Some(rules) = self.take_rules() else {
+            return;
+        };
+        let views = match made {
+            Some(m) if m.is_of(self, &rules) => Arc::clone(&m.views),
+            _ => Arc::new(Views::new(self.stage, &rules, &self.dims, &self.using)),
+        };
+        let views = Arc::clone(self.views.get_or_init(|| views));
+        made.get_or_insert_with(|| Made {
+            rules,
+            using: self.using,
+            dims: self.dims.clone(),
+            views,
+        });
     }
 
     /// The views, if they have been made.
     #[inline]
     pub fn made(&self) -> Option<&Views> {
-        self.views.get()
+        self.views.get().map(|v| &**v)
     }
 }
 

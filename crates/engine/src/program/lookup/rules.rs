@@ -7,7 +7,7 @@ use onefold_element::model::{HeaderCheck, ValueSet};
 use std::collections::HashMap;
 
 /// A field that rules ask about.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Field {
     pub reg: u16,
     pub bits: u8,
@@ -36,7 +36,7 @@ impl Field {
 pub(crate) type Asked = (u16, u32);
 
 /// The rules of a stage.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct StageRules {
     pub fields: Vec<Field>,
     /// Conditions of all rules.

@@ -64,7 +64,7 @@ pub struct Scheduling {
 
 /// The ways through the processes: one for each port that packets enter at, and the functions that they can come to
 /// from there, nearest first. `entries`: port, and its ring; between functions packets go by `cuts`, however they are
-/// connected.
+/// connected. Up to the first function that goes on to several its packets come to all of them.
 pub fn ways(plan: &Plan, entries: &[(String, u32)], cuts: &[Cut]) -> Vec<Way> {
     let mut all = Vec::new();
     for (name, ring) in entries.iter().take(MOST_CHAINS - 1) {
@@ -72,21 +72,28 @@ pub fn ways(plan: &Plan, entries: &[(String, u32)], cuts: &[Cut]) -> Vec<Way> {
             continue;
         };
         let mut reached = vec![first.to];
-        let mut at = 0;
+        let (mut at, mut certain, mut parts) = (0, 1, false);
         // Bound: each process once
         while let Some(here) = reached.get(at).copied() {
             at += 1;
+            let before = reached.len();
             for cut in cuts.iter().filter(|c| c.from as u32 + 1 == here) {
                 let to = cut.to as u32 + 1;
                 if !reached.contains(&to) {
                     reached.push(to);
                 }
             }
+            // back to where packets have been is no other way
+            parts |= reached.len() > before + 1;
+            if !parts {
+                certain = reached.len();
+            }
         }
         let nfs = reached.iter().filter_map(|p| (*p as usize).checked_sub(1));
         all.push(Way {
             name: name.clone(),
             nfs: nfs.collect(),
+            certain,
         });
     }
     all

@@ -14,8 +14,8 @@ use anyhow::{Context, Result, bail};
 use onefold_chain::Chain;
 use onefold_partition::Partition;
 use onefold_runtime::{
-    Clock, DispatchCounts, Dispatcher, Ending, Entrance, LiveReport, Port, QueueCounts, Queues,
-    Rhythm, Tags,
+    Clock, DispatchCounts, Dispatcher, Ending, Entrance, LiveReport, Polling, Port, QueueCounts,
+    Queues, Rhythm, Tags,
 };
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -368,9 +368,11 @@ impl Driver {
                 0 => {
                     d.idle()?;
                     let idle = rhythm.idle();
+                    // workers may want this core
+                    let yields = d.is_waiting() && self.poll.polling() != Polling::Busy;
                     match idle.pause {
                         Some(p) => std::thread::sleep(p),
-                        None if idle.sleep => d.wait()?,
+                        None if idle.sleep || yields => d.wait()?,
                         None => {}
                     }
                     idle.attend
@@ -505,6 +507,7 @@ impl Done {
             Way::Software(_) => serde_json::json!({
                 "dispatched": c.dispatched,
                 "sent": c.sent,
+                "waited_seconds": c.waited.as_secs_f64(),
                 "cpu_seconds": self.cpu_seconds,
                 "ns_per_packet": self.ns_per_packet(),
                 "core": self.core,
@@ -526,11 +529,19 @@ impl Done {
     pub fn print(&self, wrong: u64) {
         let c = &self.counts;
         match self.way {
-            Way::Software(_) => crate::say!(
-                "dispatch: software: {} packets to workers, {:.0} ns of processor time each",
-                thousands(c.dispatched),
-                self.ns_per_packet()
-            ),
+            Way::Software(_) => {
+                crate::say!(
+                    "dispatch: software: {} packets to workers, {:.0} ns of processor time each",
+                    thousands(c.dispatched),
+                    self.ns_per_packet()
+                );
+                if c.waited >= Duration::from_millis(1) {
+                    let s = c.waited.as_secs_f64();
+                    crate::say!(
+                        "  packets were left with ports for {s:.3} s as workers had no room"
+                    );
+                }
+            }
             Way::Rss(_) => crate::say!(
                 "dispatch: rss: {} packets received, {} handed over to another worker",
                 thousands(c.received),

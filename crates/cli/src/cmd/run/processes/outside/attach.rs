@@ -14,7 +14,7 @@ use onefold_chain::kinds::external::{Attach, Inside};
 use onefold_chain::segments::Segment;
 use onefold_nf::NetSpace;
 use onefold_port_interface::Interface;
-use onefold_port_packet::{Mode, PacketPort};
+use onefold_port_packet::{Mode, PacketPort, SLOTS};
 use onefold_port_tap::TapPort;
 use onefold_runtime::{LinkState, Port};
 use std::os::fd::AsFd;
@@ -42,7 +42,7 @@ pub struct Attached {
 /// There is no such interface, or no packet socket to be had.
 pub fn packet_port(port: &str, interface: &str) -> Result<Box<dyn Port>> {
     let found = Interface::find(interface)?;
-    Ok(Box::new(PacketPort::open(port, found, Mode::Ring)?))
+    Ok(Box::new(PacketPort::open(port, found, Mode::Ring(SLOTS))?))
 }
 
 /// Makes it.
