@@ -227,8 +227,8 @@ pub struct Judged {
     lines: Vec<String>,
     /// Its number: the kernel has the connections of one execution at a time.
     id: u64,
-    /// Where the kernel keeps connections, or rules count: the frames that it has been sent, by port, to be sent again when another
-    /// execution has had it.
+    /// Where the kernel keeps connections, or rules count: the frames that it has been sent, by port, to be sent again
+    /// when another execution has had it.
     log: Vec<Logged>,
     /// A frame came that the kernel must not be sent: nothing is compared any more.
     blind: bool,

@@ -101,7 +101,8 @@ pub struct Args {
     #[arg(long)]
     adapt: bool,
     /// What is behind a port otherwise: packet:IF is a network interface (packet:IF,ring=N has slots for N frames,
-    /// packet:IF,mode=mmsg,batch=N takes N frames with a system call, 1 to 256), xdp:IF one through AF_XDP (xdp:IF,queue=N,mode=auto|copy|zerocopy,ring=N),
+    /// packet:IF,mode=mmsg,batch=N takes N frames with a system call, 1 to 256), xdp:IF one through AF_XDP
+    /// (xdp:IF,queue=N,mode=auto|copy|zerocopy,ring=N),
     /// dpdk:DEVICE a device of DPDK with its driver's arguments (dpdk:0000:3b:00.0, dpdk:net_memif0,role=server; also
     /// worker-queues=N, descriptors=N, set-mtu=N, frames=N), tap:NAME a TAP interface with the host at its other
     /// end; memory:FILE has a capture in memory before the clock starts and keeps the last of what leaves

@@ -252,8 +252,8 @@ impl Lookup {
         self.rules.lock().unwrap_or_else(|e| e.into_inner()).take()
     }
 
-    /// The views that were made for the same stage of another program, if they are of the same rules; else they are made
-    /// now, and kept there if none were.
+    /// The views that were made for the same stage of another program, if they are of the same rules; else they are
+    /// made now, and kept there if none were.
     pub fn share(&self, made: &mut Option<Made>) {
         if self.views.get().is_some() {
             return;
