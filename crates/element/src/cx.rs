@@ -199,11 +199,6 @@ pub trait Host {
     fn tracing(&self) -> bool;
     /// Adds a decision to the trace; `argument` is the configuration argument (rule, route) that made it.
     fn trace(&mut self, elem: ElemId, argument: Option<usize>, text: String);
-    /// Adds to the trace which rules a packet has been asked about before one decided, or none: the nearest ones, the
-    /// nearest first, and why each did not take it; so many in all.
-    fn trace_passed(&mut self, elem: ElemId, nearest: Vec<(usize, String)>, of: usize) {
-        let _ = (elem, nearest, of);
-    }
     /// An element's full name.
     fn element_name(&self, elem: ElemId) -> String;
     /// The configuration's names of addresses and ports.
@@ -467,15 +462,6 @@ impl Cx<'_> {
         if self.out.traced {
             let t = text();
             self.host.trace(self.elem, argument, t);
-        }
-    }
-    /// Adds to the trace, if one is taken, which rules did not take the packet, and why: the nearest ones before the
-    /// one that decided, nearest first, and how many there are in all.
-    #[inline]
-    pub fn passed_over(&mut self, told: impl FnOnce() -> (Vec<(usize, String)>, usize)) {
-        if self.out.traced {
-            let (nearest, of) = told();
-            self.host.trace_passed(self.elem, nearest, of);
         }
     }
 }

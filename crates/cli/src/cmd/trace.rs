@@ -359,13 +359,6 @@ fn step_json(s: &TraceStep) -> serde_json::Value {
         "decision": decision(s),
         "outputs": outputs.map(|(p, l)| serde_json::json!({"port": p, "length": l})).collect::<Vec<_>>(),
         "drops": s.drops,
-        "passed": s.passed.iter().map(|d| serde_json::json!({
-            "file": d.loc.file.as_ref(),
-            "line": d.loc.line,
-            "column": d.loc.column,
-            "why": d.text,
-        })).collect::<Vec<_>>(),
-        "passed_rules": s.passed_in_all,
     })
 }
 

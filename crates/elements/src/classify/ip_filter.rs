@@ -276,7 +276,6 @@ impl Element for IpFilter {
         let Some(hit) = hit else {
             return cx.drop(p, reasons.no_header);
         };
-        cx.passed_over(|| passed(filter, self.six, hit, &p));
         match hit.and_then(|i| filter.rules().get(i)) {
             Some(r) => {
                 cx.decide(Some(r.argument as usize), || match r.action {
@@ -399,31 +398,6 @@ fn program(f: &Filter) -> String {
         f.rules().len()
     );
     s
-}
-
-/// Most rules of which a trace tells why they did not take a packet.
-const PASSED: usize = 8;
-
-/// The nearest rules before the one that took a packet, why they did not, and how many there are.
-fn passed(
-    filter: &Filter,
-    six: bool,
-    hit: Option<usize>,
-    p: &Pkt,
-) -> (Vec<(usize, String)>, usize) {
-    let rules = filter.rules();
-    let before = rules.get(..hit.unwrap_or(rules.len())).unwrap_or(&[]);
-    let tell = |v: &View<'_>| {
-        let nearest = before.iter().rev().take(PASSED);
-        nearest
-            .map(|r| (r.argument as usize, r.expr.why_not(v)))
-            .collect::<Vec<_>>()
-    };
-    let nearest = match six {
-        false => View::of(p).map(|v| tell(&v)),
-        true => View6::of(p).map(|v| tell(&v.view())),
-    };
-    (nearest.unwrap_or_default(), before.len())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::graph::random;
 use crate::graph::rule_counts::RuleLedger;
 use crate::graph::sched::{RunList, Timers};
 use crate::graph::topology::{Edge, Topology};
-use crate::graph::trace::{Entry, MAX_TRACE_STEPS, Trace, TraceStep};
+use crate::graph::trace::{Decision, Entry, MAX_TRACE_STEPS, Trace, TraceStep};
 use crate::graph::visits::Visit;
 use onefold_element::{
     Cx, ElemId, Element, Emission, HandlerError, Host, LogStream, NameDb, Outbox, StateStore,
@@ -363,8 +363,6 @@ impl Core {
             entry,
             at: self.now,
             decisions: Vec::new(),
-            passed: Vec::new(),
-            passed_in_all: 0,
             outputs: Vec::new(),
             drops: Vec::new(),
             transmitted: 0,
@@ -580,14 +578,25 @@ impl Host for Core {
         self.trace.as_ref().is_some_and(|t| t.visits.is_none())
     }
     fn trace(&mut self, elem: ElemId, argument: Option<usize>, text: String) {
-        if let Some(t) = self.trace.as_mut() {
-            t.decided(&self.topo.spec, elem, (argument, text));
-        }
-    }
-    fn trace_passed(&mut self, elem: ElemId, nearest: Vec<(usize, String)>, of: usize) {
-        if let Some(t) = self.trace.as_mut() {
-            t.passed(&self.topo.spec, elem, (nearest, of));
-        }
+        let topo = self.topo.clone();
+        let Some(t) = self.trace.as_mut() else { return };
+        let at = t
+            .open
+            .iter()
+            .rev()
+            .find(|i| t.steps.get(**i).is_some_and(|s| s.element == elem));
+        let Some(step) = at.and_then(|i| t.steps.get_mut(*i)) else {
+            return;
+        };
+        let loc = match argument {
+            Some(i) => topo.spec.arg_loc(elem.0 as usize, i),
+            None => step.loc.clone(),
+        };
+        step.decisions.push(Decision {
+            argument,
+            loc,
+            text,
+        });
     }
     fn element_name(&self, elem: ElemId) -> String {
         let name = self.topo.names.get(elem.0 as usize);

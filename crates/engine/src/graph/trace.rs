@@ -1,7 +1,7 @@
 //! The steps that a packet takes.
 
 use crate::graph::visits::Visit;
-use onefold_element::{ElemId, GraphSpec, Port, SourceLoc};
+use onefold_element::{ElemId, Port, SourceLoc};
 
 /// A choice that an element made about a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,10 +44,6 @@ pub struct TraceStep {
     pub at: onefold_packet::Timestamp,
     /// What it decided.
     pub decisions: Vec<Decision>,
-    /// Of a list of rules: those before the one that decided, nearest first, and why they did not; not all of them.
-    pub passed: Vec<Decision>,
-    /// So many in all.
-    pub passed_in_all: usize,
     /// Outputs that packets left at, in order, with their lengths.
     pub outputs: Vec<(Port, usize)>,
     /// Reasons of drops.
@@ -66,55 +62,6 @@ pub(crate) struct Trace {
     pub truncated: bool,
     /// Only the elements are noted, once per visit; elements are not asked what they decide.
     pub visits: Option<Vec<Visit>>,
-}
-
-impl Trace {
-    /// The innermost step of an element that is under way.
-    fn step_of(&mut self, elem: ElemId) -> Option<&mut TraceStep> {
-        let is = |i: &&usize| self.steps.get(**i).is_some_and(|s| s.element == elem);
-        let at = self.open.iter().rev().find(is).copied()?;
-        self.steps.get_mut(at)
-    }
-
-    /// An element has decided.
-    pub fn decided(
-        &mut self,
-        spec: &GraphSpec,
-        elem: ElemId,
-        (argument, text): (Option<usize>, String),
-    ) {
-        let Some(step) = self.step_of(elem) else {
-            return;
-        };
-        let loc = match argument {
-            Some(i) => spec.arg_loc(elem.0 as usize, i),
-            None => step.loc.clone(),
-        };
-        step.decisions.push(Decision {
-            argument,
-            loc,
-            text,
-        });
-    }
-
-    /// Rules of an element have not.
-    pub fn passed(
-        &mut self,
-        spec: &GraphSpec,
-        elem: ElemId,
-        (nearest, of): (Vec<(usize, String)>, usize),
-    ) {
-        let Some(step) = self.step_of(elem) else {
-            return;
-        };
-        let one = |(i, text)| Decision {
-            argument: Some(i),
-            loc: spec.arg_loc(elem.0 as usize, i),
-            text,
-        };
-        step.passed.extend(nearest.into_iter().map(one));
-        step.passed_in_all += of;
-    }
 }
 
 /// Most steps that a trace keeps.

@@ -5,9 +5,6 @@ use crate::answers::packet;
 use crate::program;
 use onefold_engine::TraceStep;
 
-/// Rules of a list of which it is told why they did not decide.
-const PASSED: usize = 4;
-
 /// The steps in the reference graph.
 fn reference_lines(steps: &[TraceStep]) -> Vec<String> {
     let mut lines = Vec::new();
@@ -21,14 +18,6 @@ fn reference_lines(steps: &[TraceStep]) -> Vec<String> {
         lines.push(format!("  {element} :: {}: {}", s.class, decision(s)));
         for d in s.decisions.iter().filter(|d| d.argument.is_some()) {
             lines.push(format!("      by {}", d.loc));
-        }
-        for d in s.passed.iter().take(PASSED) {
-            lines.push(format!("      not by {}: {}", d.loc, d.text));
-        }
-        match s.passed_in_all.saturating_sub(PASSED.min(s.passed.len())) {
-            0 => {}
-            1 => lines.push("      nor by the rule before".to_string()),
-            n => lines.push(format!("      nor by {n} rules before")),
         }
     }
     lines

@@ -53,7 +53,6 @@ mod rules;
 mod search;
 #[cfg(test)]
 mod tests;
-mod why;
 
 pub use error::{FilterError, FilterErrorKind};
 pub use eval::{View, View6};
