@@ -258,7 +258,7 @@ fn onwards(ways: &[Way], links: Vec<Link>) -> Vec<Way> {
     for l in links {
         match ways {
             [] => all.push(vec![l]),
-            ways => all.extend(ways.iter().map(|w| [&w[..], &[l.clone()]].concat())),
+            ways => all.extend(ways.iter().map(|w| [&w[..], std::slice::from_ref(&l)].concat())),
         }
     }
     all.truncate(MAX_WAYS);
