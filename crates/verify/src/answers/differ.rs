@@ -258,7 +258,10 @@ fn onwards(ways: &[Way], links: Vec<Link>) -> Vec<Way> {
     for l in links {
         match ways {
             [] => all.push(vec![l]),
-            ways => all.extend(ways.iter().map(|w| [&w[..], std::slice::from_ref(&l)].concat())),
+            ways => all.extend(
+                ways.iter()
+                    .map(|w| [&w[..], std::slice::from_ref(&l)].concat()),
+            ),
         }
     }
     all.truncate(MAX_WAYS);
