@@ -193,6 +193,7 @@ impl Both {
         let mut v = json!({
             "port": c.port,
             "what": what(&c.what),
+            "some": c.some,
             "class": class,
             "except": except,
             "pairs": c.pairs,
@@ -328,7 +329,8 @@ impl Both {
         } else {
             format!("{number}. ")
         };
-        crate::say!("\n{head}packets that come in at {}: {what}", c.port);
+        let some = if c.some { "some of the " } else { "" };
+        crate::say!("\n{head}{some}packets that come in at {}: {what}", c.port);
         let (filters, except) = self.filters(c);
         for f in filters.iter().take(PARTS) {
             crate::say!("   with {f}");

@@ -5,6 +5,7 @@
 //! [`Reach`] says. So flows are those that packets of the question begin themselves: that is the assumption about
 //! state.
 
+use super::behind::Back;
 use super::differ::Compared;
 use super::trial::Trial;
 use super::ways::{Leaves, at_exit};
@@ -250,6 +251,15 @@ pub fn ask(c: &Compared<'_>, q: &Question, go_on: &mut dyn FnMut() -> bool) -> A
     }
     if candidates.is_empty() && punts.is_empty() && open.is_empty() {
         return answer(Answer::No { by });
+    }
+    let mut back = Back::new(&program);
+    let entry = |k: &Candidate| (program.entries.iter()).any(|e| e.stage.0 as usize == k.stage);
+    for k in candidates.iter().filter(|k| !entry(k)) {
+        if go_on()
+            && let Some(yes) = trial.behind(&mut back, k)
+        {
+            return answer(yes);
+        }
     }
     if go_on()
         && let Some(yes) = trial.hunt(&program, reach, go_on)

@@ -11,34 +11,31 @@
 use super::actions::{Like, Side, Terms};
 use super::align::{Differing, Lists, WORK, align};
 use super::filters::FilterList;
+use super::tries::{FRAMES, Trial};
 use super::ways::{self, Link, MAX_WAYS, Way};
 use crate::cubes::both;
 use crate::generate::Port;
-use crate::generate::solve::Maker;
-use crate::generate::tables::Tables;
-use crate::rng::Rng;
 use onefold_element::ElemId;
 use onefold_engine::Graph;
-use onefold_packet::Timestamp;
 use onefold_synth::Program;
-use onefold_synth::program::{End, Filter, Stage, StageId, Step};
+use onefold_synth::program::{Action, End, Filter, Stage, StageId};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+pub use super::tries::leaves;
 
 /// Most classes that are told, of those with a packet and of those without one; others are counted.
 pub const MAX_CHANGES: usize = 200;
 /// Most pairs of rules that differ and are sorted into classes.
 const MAX_DIFFERING: usize = 100_000;
-/// Frames that are tried in all.
-const TRIES: usize = 20_000;
-/// The same where each needs copies of both chains, as they remember what they have seen.
-const FRESH_TRIES: usize = 2_000;
 /// Most pairs of stages that are looked at.
 const MAX_PAIRS: usize = 4_000;
 /// Parts of a class for which packets are sought.
 const PARTS: usize = 8;
-/// Frames that are tried for a part.
-const FRAMES: usize = 6;
+/// Rules behind an element that is asked of whose packets some are tried.
+const ONWARD: usize = 48;
+/// Frames that are tried of each.
+const ONWARD_FRAMES: usize = 2;
 /// Rules that are named of each side.
 const MAX_RULES: usize = 16;
 
@@ -70,6 +67,8 @@ pub struct Change {
     pub port: String,
     /// What differs.
     pub what: Like,
+    /// Some of these packets are treated differently; of the others it is not known.
+    pub some: bool,
     /// What the old chain does.
     pub old: Does,
     /// What the new one does.
@@ -177,10 +176,14 @@ pub fn differences(
         for mut c in classes {
             let told = out.changes.len() < MAX_CHANGES && out.perhaps.len() < MAX_CHANGES;
             if !told || trial.tries == 0 {
-                out.more += 1;
+                out.more += usize::from(!c.change.some);
                 continue;
             }
             if go_on() {
+                let each = if c.change.some { ONWARD_FRAMES } else { FRAMES };
+                if c.change.some {
+                    c.onward(&terms);
+                }
                 let come = |part: &Filter| -> Vec<Filter> {
                     let before = |w: &Way| ways::before(old.program, part, w);
                     ways.iter().filter_map(before).collect()
@@ -189,10 +192,17 @@ pub fn differences(
                     true => c.parts,
                     false => c.parts.iter().flat_map(come).collect(),
                 };
-                c.change.frame = trial.show(&port, &parts);
+                c.change.frame = trial.show(&port, &parts, each);
             }
-            match c.change.frame {
-                Some(_) => out.changes.push(c.change),
+            match &c.change.frame {
+                Some(f) => {
+                    if c.change.some {
+                        c.change.what = trial.what(&port, f);
+                    }
+                    out.changes.push(c.change);
+                }
+                // that it is not known is told
+                None if c.change.some => {}
                 None => out.perhaps.push(c.change),
             }
         }
@@ -322,6 +332,15 @@ impl Stages<'_> {
         }
     }
 
+    /// Is an element asked by one of both?
+    fn asks(&self, d: &Differing) -> bool {
+        let is = |s: &Stage, rule: usize| {
+            let a = s.actions.get(action(s, rule) as usize);
+            a.is_some_and(|a| matches!(a.end, End::Ask { .. }))
+        };
+        is(self.old, d.old) || is(self.new, d.new)
+    }
+
     /// What a difference is told by; `by_old`: the rule that changed is the old list's.
     fn key(&self, d: &Differing, by_old: bool) -> Key {
         let rule = match by_old {
@@ -415,7 +434,9 @@ fn stages(
         let what = both_of.compare(d.old, d.new, terms);
         if let Like::Unknown(why) = &what {
             unknown.insert(why.clone());
-            continue;
+            if !both_of.asks(&d) {
+                continue;
+            }
         }
         let key = both_of.key(&d, changed.contains(&d.old));
         let class = classes
@@ -435,6 +456,7 @@ impl Class {
         };
         let change = Change {
             port: port.to_string(),
+            some: matches!(what, Like::Unknown(_)),
             what,
             old: does(a, key.old),
             new: does(b, key.new),
@@ -447,6 +469,31 @@ impl Class {
             change,
             parts: Vec::new(),
         }
+    }
+
+    /// Adds packets of rules behind elements that are asked.
+    fn onward(&mut self, terms: &Terms<'_>) {
+        let (old, new) = (terms.old().program, terms.new_side().program);
+        let mut all = Vec::new();
+        for (p, does, is_new) in [
+            (old, &self.change.old, false),
+            (new, &self.change.new, true),
+        ] {
+            let Some(a) = (p.stages.get(does.stage)).and_then(|s| s.actions.get(does.action))
+            else {
+                continue;
+            };
+            let term = |f: &Filter| if is_new { terms.filter(f) } else { f.clone() };
+            let rules = behind(p, a).into_iter().map(|f| term(&f)).take(ONWARD);
+            for f in rules {
+                let one = |part: &Filter| match ways::image(a) {
+                    Some(image) => ways::back(&terms.widths, &f, &image, part.clone()),
+                    None => both(&terms.widths, &f, part),
+                };
+                all.extend(self.parts.iter().filter_map(one));
+            }
+        }
+        self.parts.extend(all);
     }
 
     /// Adds a pair of rules.
@@ -468,6 +515,15 @@ impl Class {
     }
 }
 
+/// Filters of the rules of stages where an action's packets go on, those of each stage in turn.
+fn behind(p: &Program, a: &Action) -> Vec<Filter> {
+    let stages = ways::next_stages(a).into_iter();
+    let lists: Vec<&Stage> = stages.filter_map(|s| p.stages.get(s.0 as usize)).collect();
+    let longest = lists.iter().map(|s| s.rules.len()).max().unwrap_or(0);
+    let rows = (0..longest.min(ONWARD)).flat_map(|i| lists.iter().map(move |s| s.rules.get(i)));
+    rows.flatten().map(|r| r.filter.clone()).collect()
+}
+
 /// Notes what the first lines of a list take of a filter's packets.
 fn excepted(to: &mut Vec<Filter>, cube: &Filter, list: &FilterList, until: usize) {
     for i in list.overlapping(cube, until) {
@@ -487,112 +543,5 @@ fn excepted(to: &mut Vec<Filter>, cube: &Filter, list: &FilterList, until: usize
 fn note(list: &mut Vec<usize>, rule: usize) {
     if list.len() < MAX_RULES && !list.contains(&rule) {
         list.push(rule);
-    }
-}
-
-/// Frames through both graphs.
-struct Trial<'a> {
-    old: &'a Compared<'a>,
-    new: &'a Compared<'a>,
-    maker: Maker,
-    rng: Rng,
-    /// So many frames may be tried.
-    tries: usize,
-    /// Copies of both for all frames, where nothing is remembered of one.
-    copies: Option<[Graph; 2]>,
-}
-
-/// Does a chain remember what it has seen: are bindings made, or elements asked?
-fn remembers(p: &Program) -> bool {
-    let binds = |s: &Step| matches!(s, Step::Bind { .. });
-    let mut all = p.stages.iter().flat_map(|s| &s.actions);
-    all.any(|a| matches!(a.end, End::Ask { .. }) || a.steps.iter().any(binds))
-}
-
-/// When frames arrive.
-const AT: Timestamp = Timestamp::from_secs(1_000);
-
-/// What leaves a graph for one frame: ports and bytes, in order.
-pub fn leaves(c: &Compared<'_>, port: &str, frame: &[u8]) -> Vec<(String, Vec<u8>)> {
-    let Some(source) = c
-        .ports
-        .iter()
-        .find(|p| p.name == port)
-        .and_then(|p| p.source)
-    else {
-        return Vec::new();
-    };
-    left(&mut c.graph.fork(), c, (source, frame))
-}
-
-/// What leaves this copy of a chain's graph.
-fn left(
-    graph: &mut Graph,
-    c: &Compared<'_>,
-    (source, frame): (ElemId, &[u8]),
-) -> Vec<(String, Vec<u8>)> {
-    graph.inject(source, frame, AT);
-    let mut out = Vec::new();
-    graph.drain_transmitted(|e, p| {
-        let port = c.ports.iter().find(|p| p.sinks.contains(&e));
-        out.push((
-            port.map_or(String::new(), |p| p.name.clone()),
-            p.data().to_vec(),
-        ));
-    });
-    out
-}
-
-impl<'a> Trial<'a> {
-    fn new(old: &'a Compared<'a>, new: &'a Compared<'a>) -> Trial<'a> {
-        let mut maker = Maker::default();
-        maker.tables = Tables::of(old.graph, old.program);
-        let fresh = remembers(old.program) || remembers(new.program);
-        Trial {
-            tries: if fresh { FRESH_TRIES } else { TRIES },
-            copies: (!fresh).then(|| [old.graph.fork(), new.graph.fork()]),
-            old,
-            new,
-            maker,
-            rng: Rng::new(0xd1ff),
-        }
-    }
-
-    /// Do both treat a frame differently?
-    fn differ(&mut self, port: &str, frame: &[u8]) -> bool {
-        if let Some([a, b]) = &mut self.copies {
-            let source = |c: &Compared<'_>| {
-                let p = c.ports.iter().find(|p| p.name == port)?;
-                p.source
-            };
-            let (Some(from), Some(to)) = (source(self.old), source(self.new)) else {
-                return false;
-            };
-            if left(a, self.old, (from, frame)) == left(b, self.new, (to, frame)) {
-                return false;
-            }
-        }
-        leaves(self.old, port, frame) != leaves(self.new, port, frame)
-    }
-
-    /// A frame of one of these parts that both treat differently.
-    fn show(&mut self, port: &str, parts: &[Filter]) -> Option<Vec<u8>> {
-        for part in parts {
-            for i in 0..FRAMES {
-                let made = match i {
-                    0 => self.maker.frame(part, &mut self.rng),
-                    _ => self.maker.random_frame(part, &mut self.rng),
-                };
-                let Some(frame) = made else { continue };
-                if self.tries == 0 {
-                    return None;
-                }
-                self.tries -= 1;
-                if self.differ(port, &frame) {
-                    return Some(frame);
-                }
-            }
-        }
-        None
     }
 }

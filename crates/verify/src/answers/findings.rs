@@ -346,6 +346,8 @@ impl<'a> Look<'a> {
         let mut by: BTreeSet<Who> = BTreeSet::new();
         let mut shown: Option<Vec<u8>> = None;
         let mut work = WORK;
+        let rules = self.rules.len();
+        let policy = |w: &Who| w.is_none_or(|n| n as usize >= rules);
         for (w, l) in mine {
             let Some(side) = self.sides.get(*w) else {
                 continue;
@@ -399,8 +401,9 @@ impl<'a> Look<'a> {
             }
             let mut make = (&self.maker, &mut self.rng);
             let had = shown.is_some();
-            if !by.iter().any(Option::is_some)
-                && let Some((j, frame)) = written(side, &mut make, (*l, rule), (&later, &mut work))
+            if by.iter().all(policy)
+                && let Some((j, frame)) =
+                    written(side, &mut make, (*l, rule), (&later, &mut work), &policy)
             {
                 by.insert(side.of(j));
                 shown = frame.or(shown);
@@ -418,7 +421,6 @@ impl<'a> Look<'a> {
             }
         }
         // who ends a list with `deny all` says what would happen anyway, and means to
-        let policy = |w: &Who| w.is_none_or(|n| n as usize >= self.rules.len());
         let all = |(w, l): &(usize, usize)| {
             self.sides.get(*w).is_some_and(|s| {
                 // fragments are told apart everywhere
@@ -510,9 +512,10 @@ fn written(
     make: &mut (&Maker, &mut Rng),
     (line, rule): (usize, u32),
     (later, work): (&Bits, &mut usize),
+    policy: &dyn Fn(&Who) -> bool,
 ) -> Option<(usize, Option<Vec<u8>>)> {
     let cube = side.boxes.cube(line);
-    for j in ones(later).filter(|j| *j > line && side.of(*j).is_some()) {
+    for j in ones(later).filter(|j| *j > line && !policy(&side.of(*j))) {
         let Some(both) = side.boxes.both(&cube, j) else {
             continue;
         };

@@ -11,6 +11,7 @@
 pub mod actions;
 pub mod align;
 pub mod ask;
+mod behind;
 pub mod boxes;
 pub mod differ;
 pub mod filters;
@@ -20,4 +21,5 @@ pub mod list;
 pub mod search;
 mod terms;
 mod trial;
+mod tries;
 mod ways;

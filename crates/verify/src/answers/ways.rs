@@ -6,7 +6,7 @@
 use crate::cubes::{both, width};
 use onefold_element::model::{ValueSet, max_of};
 use onefold_synth::Program;
-use onefold_synth::program::{Action, Dim, End, Expr, Filter, Image};
+use onefold_synth::program::{Action, Dim, End, Expr, Filter, Image, Next, StageId};
 use std::sync::Arc;
 
 /// Ways to a stage that are kept.
@@ -27,6 +27,23 @@ pub(super) fn image(a: &Action) -> Option<Arc<Image>> {
     match &a.end {
         End::Ask { image, .. } | End::Write { image, .. } => Some(image.clone()),
         _ => None,
+    }
+}
+
+/// Stages where packets of an action go on with nothing that bindings decide.
+pub(super) fn next_stages(a: &Action) -> Vec<StageId> {
+    let of = |list: &[Next]| {
+        let stages = list.iter().filter_map(|n| match n {
+            Next::Stage(s) => Some(*s),
+            Next::Unconnected(_) | Next::Never => None,
+        });
+        stages.collect()
+    };
+    match &a.end {
+        End::Ask { outputs, .. } => of(outputs),
+        End::Fork(list) => of(list),
+        End::Write { next, .. } | End::Goto(next) => vec![*next],
+        End::Output { .. } | End::Drop { .. } | End::Punt { .. } | End::Unreachable => Vec::new(),
     }
 }
 
@@ -63,7 +80,7 @@ pub(super) fn before(p: &Program, part: &Filter, way: &[Link]) -> Option<Filter>
 }
 
 /// Those of `out` that the image makes packets of the set of.
-fn back(p: &Program, set: &Filter, image: &Image, mut out: Filter) -> Option<Filter> {
+pub(super) fn back(p: &Program, set: &Filter, image: &Image, mut out: Filter) -> Option<Filter> {
     let shift = image.start.checked_mul(8)?;
     for (d, values) in &set.0 {
         let Dim::Bits { bit, bits } = *d else {

@@ -199,7 +199,7 @@ impl Ruleset {
     /// The same with a few changes.
     pub fn changed(&self, rng: &mut Rng, l: Language, stateful: bool) -> Ruleset {
         let mut new = self.clone();
-        for _ in 0..1 + rng.below(2) {
+        for _ in 0..1 + rng.below(4) {
             let chain = rng.below(CHAINS);
             let r = rule(rng, l, chain, stateful);
             let list = &mut new.chains[chain];
