@@ -6,7 +6,7 @@
 //! are looked at, each with the lines of the other list that it overlaps: what has changed costs time, not what is
 //! there.
 
-use super::filters::{Exists, FilterList, exists};
+use super::filters::{Exists, FilterList, exists_within};
 use crate::cubes::both;
 use onefold_synth::Program;
 use onefold_synth::program::Filter;
@@ -122,11 +122,12 @@ pub struct Lists<'a> {
 pub const WORK: u64 = 60_000_000;
 
 impl Lists<'_> {
-    /// Is there work left for so many lines?
-    fn spend(&self, lines: usize) -> bool {
-        let left = self.work.get();
-        self.work.set(left.saturating_sub(lines as u64));
-        left >= lines as u64
+    /// The lines of a list that may overlap a set; they count as work.
+    fn overlapping(&self, list: &FilterList, f: &Filter, until: usize) -> Vec<usize> {
+        let mut work = self.work.get();
+        let found = list.overlapping_within(f, until, &mut work);
+        self.work.set(work);
+        found
     }
 
     /// Tells `found` of every pair of lines that differ, as `like` says, and decide about a packet. It says whether to
@@ -142,21 +143,20 @@ impl Lists<'_> {
             if like(i, j) {
                 return true;
             }
-            if !self.spend(1) {
+            if self.work.get() == 0 {
                 *whole = false;
                 return false;
             }
             let mut earlier: Vec<&Filter> = Vec::new();
             for (side, (list, until)) in [(self.old, i), (self.new, j)].into_iter().enumerate() {
-                let before = list.overlapping(f, until).into_iter();
+                let before = self.overlapping(list, f, until).into_iter();
                 let exact = before.filter(|k| self.exact.get(side).is_some_and(|e| e(*k)));
                 earlier.extend(exact.filter_map(|k| list.get(k)));
             }
-            if !self.spend(earlier.len()) {
-                *whole = false;
-                return false;
-            }
-            match exists(self.program, f, &earlier, &mut |_| true) {
+            let mut work = self.work.get().saturating_sub(1);
+            let found_one = exists_within(self.program, f, &earlier, &mut work, &mut |_| true);
+            self.work.set(work);
+            match found_one {
                 Exists::No => true,
                 Exists::Yes(part) => found(Differing {
                     old: i,
@@ -177,7 +177,7 @@ impl Lists<'_> {
             else {
                 continue;
             };
-            for j in self.new.overlapping(&f, self.new.len()) {
+            for j in self.overlapping(self.new, &f, self.new.len()) {
                 let g = self.new.get(j);
                 let Some(cube) = g.and_then(|g| both(self.program, &f, g)) else {
                     continue;
@@ -205,7 +205,7 @@ impl Lists<'_> {
             else {
                 continue;
             };
-            for i in self.old.overlapping(&f, self.old.len()) {
+            for i in self.overlapping(self.old, &f, self.old.len()) {
                 let g = self.old.get(i);
                 let Some(cube) = g.and_then(|g| both(self.program, &f, g)) else {
                     continue;

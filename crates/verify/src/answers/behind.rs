@@ -12,8 +12,10 @@ use std::collections::BTreeMap;
 const VISITS: usize = 4_000;
 /// Stages one behind the other.
 const MAX_DEPTH: usize = 12;
-/// Parts of a rule's packets that earlier rules leave, which are followed.
-const PARTS: usize = 3;
+/// Parts of a set that earlier rules leave, which are told.
+const PARTS: usize = 8;
+/// Filters of earlier rules that are heeded; what others take is tried in vain.
+const MAX_TAKEN: usize = 20_000;
 
 /// Which rules lead to which stages.
 pub(super) struct Back<'a> {
@@ -53,13 +55,13 @@ impl<'a> Back<'a> {
         cube: &Filter,
         found: &mut dyn FnMut(ElemId, &Filter) -> bool,
     ) -> bool {
-        self.from(at, cube, 0, found)
+        self.from(at, (cube, &[]), 0, found)
     }
 
     fn from(
         &mut self,
         (stage, rule): (usize, usize),
-        cube: &Filter,
+        (cube, taken): (&Filter, &[Filter]),
         depth: usize,
         found: &mut dyn FnMut(ElemId, &Filter) -> bool,
     ) -> bool {
@@ -71,38 +73,44 @@ impl<'a> Back<'a> {
             return false;
         }
         self.visits -= 1;
-        let earlier: Vec<&Filter> = (s.rules.iter().take(rule))
-            .map(|r| &r.filter)
-            .filter(|f| !f.is_disjoint(cube))
-            .collect();
-        let mut parts: Vec<Filter> = Vec::new();
-        exists(p, cube, &earlier, &mut |part| {
-            parts.push(part.clone());
-            parts.len() >= PARTS
-        });
+        // what earlier rules take, here and in the stages behind
+        let mut earlier = taken.to_vec();
+        let own = s.rules.iter().take(rule).map(|r| &r.filter);
+        earlier.extend(own.filter(|f| !f.is_disjoint(cube)).cloned());
+        earlier.truncate(MAX_TAKEN);
         let leads = self.leads.get(&stage).cloned().unwrap_or_default();
         let entries = p.entries.iter().filter(|e| e.stage.0 as usize == stage);
-        for part in &parts {
-            for e in entries.clone() {
-                if found(e.source, part) {
-                    return true;
-                }
+        let sources: Vec<ElemId> = entries.map(|e| e.source).collect();
+        if !sources.is_empty() {
+            let all: Vec<&Filter> = earlier.iter().collect();
+            let (mut parts, mut done) = (0, false);
+            exists(p, cube, &all, &mut |part| {
+                parts += 1;
+                done = sources.iter().any(|s| found(*s, part));
+                done || parts == PARTS
+            });
+            if done {
+                return true;
             }
-            for (i, j) in &leads {
-                let lead = p.stages.get(*i).and_then(|s| {
-                    let r = s.rules.get(*j)?;
-                    Some((r, s.actions.get(r.action.0 as usize)?))
-                });
-                let Some((r, a)) = lead else { continue };
-                let before = match image(a) {
-                    None => both(p, part, &r.filter),
-                    Some(image) => back(p, part, &image, r.filter.clone()),
-                };
-                if let Some(before) = before
-                    && self.from((*i, *j), &before, depth + 1, found)
-                {
-                    return true;
-                }
+        }
+        for (i, j) in leads {
+            let lead = p.stages.get(i).and_then(|s| {
+                let r = s.rules.get(j)?;
+                Some((r, s.actions.get(r.action.0 as usize)?))
+            });
+            let Some((r, a)) = lead else { continue };
+            let image = image(a);
+            let before = |f: &Filter, at: Filter| match &image {
+                None => both(p, f, &at),
+                Some(image) => back(p, f, image, at),
+            };
+            let Some(come) = before(cube, r.filter.clone()) else {
+                continue;
+            };
+            let taken = earlier.iter().filter_map(|f| before(f, Filter::default()));
+            let taken: Vec<Filter> = taken.filter(|f| !f.is_disjoint(&come)).collect();
+            if self.from((i, j), (&come, &taken), depth + 1, found) {
+                return true;
             }
         }
         false

@@ -35,7 +35,7 @@ const PARTS: usize = 8;
 /// Rules behind an element that is asked of whose packets some are tried.
 const ONWARD: usize = 48;
 /// Frames that are tried of each.
-const ONWARD_FRAMES: usize = 2;
+const ONWARD_FRAMES: usize = 3;
 /// Rules that are named of each side.
 const MAX_RULES: usize = 16;
 

@@ -400,24 +400,25 @@ impl<'a> Look<'a> {
                 }
             }
             let mut make = (&self.maker, &mut self.rng);
-            let had = shown.is_some();
             if by.iter().all(policy)
                 && let Some((j, frame)) =
                     written(side, &mut make, (*l, rule), (&later, &mut work), &policy)
             {
                 by.insert(side.of(j));
-                shown = frame.or(shown);
+                if frame.is_some() {
+                    (shown, f.list) = (frame, *w);
+                }
             }
             if shown.is_none() {
                 let before = side.before(&cube, *l, rule);
                 shown = frame(side, make, &cube, &before, *l);
+                if shown.is_some() {
+                    f.list = *w;
+                }
                 let next = shown
                     .as_ref()
                     .and_then(|f| side.decider(&side.boxes.point(f), &later, l + 1));
                 by.extend(next.map(|(j, _)| side.of(j)));
-            }
-            if !had && shown.is_some() {
-                f.list = *w;
             }
         }
         // who ends a list with `deny all` says what would happen anyway, and means to

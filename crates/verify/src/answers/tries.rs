@@ -1,15 +1,17 @@
 //! Frames through two chains, which show that both treat a class of packets differently.
 
 use super::actions::Like;
+use super::ask::{LEAST_TTL, MTU};
 use super::differ::Compared;
 use crate::generate::solve::Maker;
 use crate::generate::tables::Tables;
 use crate::rng::Rng;
 use onefold_element::ElemId;
+use onefold_element::model::ValueSet;
 use onefold_engine::Graph;
 use onefold_packet::Timestamp;
 use onefold_synth::Program;
-use onefold_synth::program::{End, Filter, Step};
+use onefold_synth::program::{Dim, End, Filter, Step};
 
 /// Frames that are tried in all.
 const TRIES: usize = 20_000;
@@ -71,6 +73,38 @@ fn left(
     out
 }
 
+/// Of a set of frames those that are like most, as far as there are such: IP packets that are no fragments and have the
+/// whole of a transport header. To connection tracking others are invalid.
+fn usual(part: &Filter) -> Filter {
+    const LEAST: u128 = 40;
+    let says = |bit: i32, bits: u8, v: u128| {
+        let set = part.get(Dim::Bits { bit, bits });
+        set.is_some_and(|s| s.single() == Some(v))
+    };
+    let range = ValueSet::range;
+    let fields = match (says(96, 16, 0x0800), says(96, 16, 0x86dd)) {
+        (true, _) => vec![
+            (116, 4, ValueSet::one(5)),
+            (128, 16, range(LEAST, MTU)),
+            (162, 1, ValueSet::one(0)),
+            (163, 13, ValueSet::one(0)),
+            (176, 8, range(LEAST_TTL, 255)),
+        ],
+        (_, true) => vec![
+            (144, 16, range(LEAST - 20, MTU - 40)),
+            (168, 8, range(LEAST_TTL, 255)),
+        ],
+        _ => Vec::new(),
+    };
+    let mut out = part.clone();
+    for (bit, bits, set) in fields {
+        if let Some(less) = out.and(Dim::Bits { bit, bits }, &set, bits) {
+            out = less;
+        }
+    }
+    out
+}
+
 impl<'a> Trial<'a> {
     pub(super) fn new(old: &'a Compared<'a>, new: &'a Compared<'a>) -> Trial<'a> {
         let mut maker = Maker::default();
@@ -106,9 +140,11 @@ impl<'a> Trial<'a> {
     /// A frame of one of these parts that both treat differently; so many are tried of each.
     pub(super) fn show(&mut self, port: &str, parts: &[Filter], each: usize) -> Option<Vec<u8>> {
         for part in parts {
+            let usual = usual(part);
             for i in 0..each {
+                let part = if i % 2 == 0 { &usual } else { part };
                 let made = match i {
-                    0 => self.maker.frame(part, &mut self.rng),
+                    0 | 1 => self.maker.frame(part, &mut self.rng),
                     _ => self.maker.random_frame(part, &mut self.rng),
                 };
                 let Some(frame) = made else { continue };

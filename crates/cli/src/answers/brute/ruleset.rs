@@ -200,7 +200,12 @@ impl Ruleset {
     pub fn changed(&self, rng: &mut Rng, l: Language, stateful: bool) -> Ruleset {
         let mut new = self.clone();
         for _ in 0..1 + rng.below(4) {
-            let chain = rng.below(CHAINS);
+            // mostly where it matters
+            let any = rng.below(CHAINS);
+            let chain = match new.is_called(any) || rng.one_in(4) {
+                true => any,
+                false => 0,
+            };
             let r = rule(rng, l, chain, stateful);
             let list = &mut new.chains[chain];
             let i = rng.below(list.len());
