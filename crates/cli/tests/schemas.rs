@@ -219,7 +219,11 @@ fn what_is_said_of_a_running_chain_satisfies_its_schema() {
     ];
     let mut running = Command::new(env!("CARGO_BIN_EXE_onefold"))
         .args(args)
-        .args(["in=memory:in.pcap,rate=500", "--port", "out=memory:"])
+        .args([
+            "in=memory:in.pcap,rate=500",
+            "--port",
+            "out=memory:in.pcap,rate=5",
+        ])
         .current_dir(&c.dir)
         .env("ONEFOLD_CACHE", "")
         .stdout(Stdio::piped())

@@ -12,7 +12,7 @@ use super::actions::{Like, Side, Terms};
 use super::align::{Differing, Lists, WORK, align};
 use super::filters::FilterList;
 use super::tries::{FRAMES, Trial};
-use super::ways::{self, Link, MAX_WAYS, Way};
+use super::ways::{self, Link, Links, MAX_WAYS};
 use crate::cubes::both;
 use crate::generate::Port;
 use onefold_element::ElemId;
@@ -28,6 +28,10 @@ pub use super::tries::leaves;
 pub const MAX_CHANGES: usize = 200;
 /// Most pairs of rules that differ and are sorted into classes.
 const MAX_DIFFERING: usize = 100_000;
+/// So many classes are sought whatever it takes, within [`WORK`];
+const ENOUGH: usize = 2 * MAX_CHANGES;
+/// more of them only as long as no more filters than these have been looked at.
+const WORK_MORE: u64 = 3_000_000;
 /// Most pairs of stages that are looked at.
 const MAX_PAIRS: usize = 4_000;
 /// Parts of a class for which packets are sought.
@@ -185,7 +189,7 @@ pub fn differences(
                     c.onward(&terms);
                 }
                 let come = |part: &Filter| -> Vec<Filter> {
-                    let before = |w: &Way| ways::before(old.program, part, w);
+                    let before = |w: &Links| ways::before(old.program, part, w);
                     ways.iter().filter_map(before).collect()
                 };
                 let parts = match entry {
@@ -212,7 +216,7 @@ pub fn differences(
 }
 
 /// Pairs of stages, the port that packets come from, and how they come there.
-type Queue = VecDeque<(Pair, String, Vec<Way>)>;
+type Queue = VecDeque<(Pair, String, Vec<Links>)>;
 
 /// The stages of ports that both have; what only one has is noted, and where both are the same nothing is compared.
 fn entries(
@@ -263,7 +267,7 @@ fn entries(
 }
 
 /// The ways to stages behind these, to which these links lead.
-fn onwards(ways: &[Way], links: Vec<Link>) -> Vec<Way> {
+fn onwards(ways: &[Links], links: Vec<Link>) -> Vec<Links> {
     let mut all = Vec::new();
     for l in links {
         match ways {
@@ -419,16 +423,26 @@ fn stages(
         }
         _ => false,
     };
+    let changed: BTreeSet<usize> = aligned.old.iter().copied().collect();
+    let mut several: BTreeSet<(u32, u32, usize)> = BTreeSet::new();
     let whole = lists.differing(&aligned, &mut like, &mut |d| {
+        let rule = if changed.contains(&d.old) {
+            d.old
+        } else {
+            d.new
+        };
+        several.insert((action(s, d.old), action(t, d.new), rule));
         found.push(d);
-        found.len() < MAX_DIFFERING
+        let enough = several.len() >= ENOUGH && work.get() < WORK - WORK_MORE;
+        found.len() < MAX_DIFFERING && !enough
     });
     if !whole {
-        unknown.insert(format!(
-            "a search among rules at {port} was ended by its bound"
-        ));
+        let why = match several.len() >= ENOUGH {
+            true => "more rules may differ: not all were looked at, as many do",
+            false => "a search among rules was ended by its bound",
+        };
+        unknown.insert(format!("{why}, at {port}"));
     }
-    let changed: BTreeSet<usize> = aligned.old.iter().copied().collect();
     let mut classes: BTreeMap<Key, Class> = BTreeMap::new();
     for d in found {
         let what = both_of.compare(d.old, d.new, terms);

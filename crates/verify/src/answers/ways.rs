@@ -20,7 +20,7 @@ pub(super) struct Link {
 }
 
 /// From the entry on.
-pub(super) type Way = Vec<Link>;
+pub(super) type Links = Vec<Link>;
 
 /// What is done to packets that go on in other stages, by an action.
 pub(super) fn image(a: &Action) -> Option<Arc<Image>> {
