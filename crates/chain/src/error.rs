@@ -36,6 +36,8 @@ pub struct Reader {
     pub files: bool,
     /// The chain's ports that are network interfaces.
     pub live: crate::live::Live,
+    /// Lists of rules hold what no packet comes to, too ([`crate::load_whole`]).
+    pub(crate) whole: bool,
     /// Changes that are not in the file.
     pub(crate) edits: Vec<crate::edit::Edit>,
     /// Which of how many workers the chain is for.
@@ -57,6 +59,7 @@ impl Reader {
             dir: dir.to_path_buf(),
             files: true,
             live: crate::live::Live::default(),
+            whole: false,
             edits: Vec::new(),
             share: crate::workers::Share::default(),
             translators: Vec::new(),
@@ -138,6 +141,36 @@ impl Reader {
                 );
                 None
             }
+        }
+    }
+
+    /// The span of the word in line `line` (from 1) that a message is about: the first thing that stands in quotes in
+    /// the message, if it is in the line once. Else that of the line.
+    pub fn word_span(&self, file: FileId, line: usize, message: &str) -> Span {
+        let whole = self.line_span(file, line);
+        let bytes = self.sources.bytes(file);
+        let Some(text) = bytes.get(whole.start as usize..whole.end as usize) else {
+            return whole;
+        };
+        let quoted = |q: char| {
+            let (before, rest) = message.split_once(q)?;
+            Some((before.len(), rest.split_once(q)?.0))
+        };
+        let first = ['`', '\''].into_iter().filter_map(quoted).min();
+        let Some(word) = first.map(|(_, w)| w.as_bytes()).filter(|w| !w.is_empty()) else {
+            return whole;
+        };
+        let edge = |b: Option<&u8>| b.is_none_or(|b| !b.is_ascii_alphanumeric() && *b != b'_');
+        let mut found = text.windows(word.len()).enumerate().filter(|(i, w)| {
+            let before = i.checked_sub(1).and_then(|i| text.get(i));
+            *w == word && edge(before) && edge(text.get(i + word.len()))
+        });
+        match (found.next(), found.next()) {
+            (Some((i, _)), None) => {
+                let start = whole.start as usize + i;
+                Span::new(file, start, start + word.len())
+            }
+            _ => whole,
         }
     }
 

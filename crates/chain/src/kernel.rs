@@ -179,7 +179,7 @@ impl From<&PortRef> for KernelPort {
 /// Those of [`crate::load`], and each function that has no equivalent in the kernel, with a hint.
 pub fn load_for_kernel(name: &str, options: &Options) -> Result<(Chain, KernelPlan), ChainError> {
     let how = (Live::default(), Share::default(), &[][..]);
-    let (chain, mut reader) = load_as(name, options, how, Some(KernelPlan::default()))?;
+    let (chain, mut reader) = load_as(name, options, how, Some(KernelPlan::default()), false)?;
     Ok((chain, reader.kernel.take().unwrap_or_default()))
 }
 

@@ -42,7 +42,7 @@ pub use error::{ChainError, Reader};
 pub use file::schema;
 pub use find::{example_names, find};
 pub use live::{Attached, LivePort};
-pub use load::{Options, load, load_edited, load_live, load_text};
+pub use load::{Options, load, load_edited, load_live, load_text, load_whole};
 pub use onefold_click::diag::{Diagnostic, Severity};
 pub use placement::{Interconnect, OnCrash, Placement, Run};
 pub use rules::{ListedRule, RulePlace};

@@ -58,9 +58,20 @@ pub fn load_edited(
     edits: &[Edit],
 ) -> Result<(Chain, Vec<Attached>), ChainError> {
     let how = (Live::new(live), Share::default(), edits);
-    let (chain, reader) = load_as(name, options, how, None)?;
+    let (chain, reader) = load_as(name, options, how, None, false)?;
     let attached = reader.live.attached_in(&chain);
     Ok((chain, attached))
+}
+
+/// Loads a chain with rules that no packet comes to: behind one that takes everything, behind a jump that is never
+/// taken, about connections or interfaces that are not there. Where a chain is executed, they are left out; who looks
+/// for rules that are not meant wants to see them.
+///
+/// # Errors
+/// As [`load`]; and jumps may lead to too many rules with these.
+pub fn load_whole(name: &str, options: &Options) -> Result<Chain, ChainError> {
+    let how = (Live::default(), Share::default(), &[][..]);
+    Ok(load_as(name, options, how, None, true)?.0)
 }
 
 /// Loads a chain as it is for one of several workers, on network interfaces, with changes, or for a comparison with the
@@ -70,6 +81,7 @@ pub(crate) fn load_as(
     options: &Options,
     (live, share, edits): (Live, Share, &[Edit]),
     kernel: Option<KernelPlan>,
+    whole: bool,
 ) -> Result<(Chain, Reader), ChainError> {
     let (path, implied) = find(name, options)?;
     let dir = path.parent().unwrap_or(Path::new(".")).to_path_buf();
@@ -77,6 +89,7 @@ pub(crate) fn load_as(
     reader.live = live;
     reader.share = share;
     reader.kernel = kernel;
+    reader.whole = whole;
     reader.edits = edits.to_vec();
     let shown = path.display().to_string();
     let text = match std::fs::read_to_string(&path) {

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// A rule of a list, with what it has decided.
+#[derive(Clone)]
 pub struct Row {
     /// Network function.
     pub nf: String,
@@ -159,7 +160,8 @@ impl List<'_> {
     }
 }
 
-fn verdict(class: &str, argument: usize, text: &str) -> String {
+/// What a rule does that stands at this argument of a list.
+pub fn verdict(class: &str, argument: usize, text: &str) -> String {
     let action = text.split_whitespace().next().unwrap_or("");
     match class {
         "Classifier" | "IPClassifier" | "IP6Classifier" => format!("output {argument}"),

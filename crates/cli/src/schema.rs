@@ -15,6 +15,7 @@ const PAGE: &str = include_str!("../../../docs/json.md");
 /// Names, how the page's headings begin, and the section whose keys are there, too.
 const SECTIONS: &[(&str, &str, Option<&str>)] = &[
     ("ask", "`ask CHAIN", None),
+    ("backend", "`reload`", None),
     ("bench", "`bench CHAIN", None),
     ("bench-experiment", "`bench --experiment", None),
     ("bench-live", "`bench live`", None),
@@ -25,7 +26,11 @@ const SECTIONS: &[(&str, &str, Option<&str>)] = &[
     ("explain", "`explain CHAIN", None),
     ("gen", "`gen`", None),
     ("reload", "`reload`", None),
+    ("route", "`reload`", None),
+    ("rule", "`reload`", None),
     ("run", "`run CHAIN", None),
+    ("scale", "`scale`", None),
+    ("schedule", "`schedule`", None),
     ("show", "`show CHAIN", None),
     ("status", "`status`", Some("run")),
     ("trace", "`trace CHAIN", None),

@@ -147,7 +147,8 @@ fn what_is_said_of_chains_and_rules_satisfies_its_schema() {
     let v = c.command("ask", 1, &["ask", "odd.yaml", question]);
     assert_eq!(v["answer"], "no");
     c.command("ask", 0, &["ask", "new.yaml", question]);
-    c.end(15);
+    c.command("schedule", 0, &["schedule", "list"]);
+    c.end(16);
 }
 
 #[test]
@@ -189,14 +190,16 @@ fn what_is_said_of_packets_satisfies_its_schema() {
     c.end(12);
 }
 
-/// A chain that runs, asked and put anew.
+/// A chain that runs, asked, changed and put anew.
 #[test]
 fn what_is_said_of_a_running_chain_satisfies_its_schema() {
     let mut c = Checks::new("schemas-running");
+    let chain = "functions:\n  fw: { firewall: { rules: [ allow all ] } }\nports: { in: 'fw[0]', out: 'fw[1]' }\n";
+    std::fs::write(c.dir.join("fw.yaml"), chain).unwrap();
     let made = [
         "gen",
         "--for",
-        "l2fwd",
+        "fw.yaml:in",
         "--packets",
         "500",
         "--quiet",
@@ -206,7 +209,7 @@ fn what_is_said_of_a_running_chain_satisfies_its_schema() {
     run(&c.dir, 0, &made);
     let args = [
         "run",
-        "l2fwd",
+        "fw.yaml",
         "--json",
         "--control",
         "s.sock",
@@ -216,7 +219,11 @@ fn what_is_said_of_a_running_chain_satisfies_its_schema() {
     ];
     let mut running = Command::new(env!("CARGO_BIN_EXE_onefold"))
         .args(args)
-        .args(["in=memory:in.pcap,rate=500", "--port", "out=memory:"])
+        .args([
+            "in=memory:in.pcap,rate=500",
+            "--port",
+            "out=memory:in.pcap,rate=5",
+        ])
         .current_dir(&c.dir)
         .env("ONEFOLD_CACHE", "")
         .stdout(Stdio::piped())
@@ -235,11 +242,13 @@ fn what_is_said_of_a_running_chain_satisfies_its_schema() {
     }
     c.command("status", 0, &asked);
     c.command("status", 0, &[&asked[..], &["--rules"]].concat());
+    let rule = ["rule", "add", "deny tcp dst port 23", "--socket", "s.sock"];
+    c.command("rule", 0, &rule);
     c.command("reload", 0, &["reload", "--socket", "s.sock"]);
     kill(Pid::from_raw(running.id() as i32), Signal::SIGTERM).unwrap();
     let out = running.wait_with_output().unwrap();
     assert_eq!(out.status.code(), Some(143));
     let v: Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!(v["interrupted"], true);
-    c.end(3);
+    c.end(4);
 }

@@ -63,7 +63,7 @@ fn found(rules: &[String]) -> Findings {
 fn found_in(class: &str, rules: &[String]) -> Findings {
     let worlds = of_element(&spec(class, rules), 0).unwrap();
     let each: Vec<Vec<usize>> = (0..rules.len()).map(|i| vec![i]).collect();
-    look(&worlds, &each, &mut |_| true)
+    look(&worlds, &each, &[], &mut |_| true)
 }
 
 /// What is found is what there is, of 200 lists: a rule is said never to decide where no packet shows that it does, to

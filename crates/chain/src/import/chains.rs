@@ -94,6 +94,8 @@ pub struct Interfaces {
     pub mtu: Option<u16>,
     /// Sets that rules ask for, if they are known.
     pub sets: Option<Arc<super::ipset::IpSets>>,
+    /// Rules are wanted that no packet comes to, too.
+    pub whole: bool,
 }
 
 /// Which way packets go, and which interfaces are known.

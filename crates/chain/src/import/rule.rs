@@ -411,7 +411,7 @@ pub fn read_rules(
             const SHOWN: usize = 20;
             let n = errors.len();
             for (line, message) in errors.into_iter().take(SHOWN) {
-                let at = reader.line_span(file, line as usize);
+                let at = reader.word_span(file, line as usize, &message);
                 reader.error(at, message);
             }
             if n > SHOWN {

@@ -7,7 +7,7 @@ use super::own::OwnTest;
 use super::rule::{Devices, Onward, Section, Step};
 use super::walk::Wrong;
 use crate::rules::RulePlace;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Most marks that packets of a function have.
@@ -194,6 +194,36 @@ pub(super) fn behind<'a>(at: &Key<'a>) -> Key<'a> {
         state: at.state,
         granted: 0,
         kind: Kind::Rules,
+    }
+}
+
+/// Do packets that a rule takes go on in another section, or depends that on something?
+pub(super) fn changes(does: &Does, state: State) -> bool {
+    !matches!(does, Does::Takes(new, steps) if *new == state && steps.is_empty())
+}
+
+impl Source {
+    /// Rules that decide and are not among these, of all chains that something jumps to; those that change or ask
+    /// something are left out.
+    pub(super) fn without<'a>(&'a self, others: &HashSet<Frame<'a>>) -> Vec<&'a ChainRule> {
+        let (mut seen, mut todo) = (HashSet::new(), vec![self.start.as_str()]);
+        let mut all = Vec::new();
+        // Bound: each chain once
+        while let Some(chain) = todo.pop() {
+            if !seen.insert(chain) {
+                continue;
+            }
+            let list = self.chains.get(chain).map_or(&[][..], Vec::as_slice);
+            for (i, r) in list.iter().enumerate() {
+                let plain = r.asks.is_empty() && r.changes.is_empty() && r.marks.is_empty();
+                match &r.target {
+                    Target::Jump(c) | Target::Goto(c) => todo.push(c),
+                    Target::Verdict(_) if plain && !others.contains(&(chain, i)) => all.push(r),
+                    _ => {}
+                }
+            }
+        }
+        all
     }
 }
 

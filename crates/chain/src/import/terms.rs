@@ -59,7 +59,10 @@ impl Family {
             None => self.bits(),
             Some(l) => match l.parse::<u32>() {
                 Ok(n) if n <= self.bits() => n,
-                Ok(_) => return Err(format!("prefix length '{l}'")),
+                Ok(_) => {
+                    let bits = self.bits();
+                    return Err(format!("`{s}`: a prefix is at most {bits} bits long"));
+                }
                 Err(_) => {
                     let mask = self.address(l).map_err(|_| format!("mask '{l}'"))?;
                     let inverse = !mask & self.max();
@@ -161,6 +164,22 @@ impl Family {
     }
 }
 
+/// Protocols that are often named.
+const PROTOCOLS: &[&str] = &[
+    "tcp", "udp", "icmp", "icmpv6", "sctp", "gre", "esp", "ah", "all",
+];
+/// The flags of TCP.
+const TCP_FLAGS: &[&str] = &["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ALL", "NONE"];
+
+/// What is said of a name that is none of these.
+pub fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let text = format!("`{name}` is no {what}");
+    match onefold_click::suggest::did_you_mean(name, known) {
+        Some(hint) => format!("{text}; {hint}"),
+        None => text,
+    }
+}
+
 /// The number of a protocol, by name or number; `all` and `0` are no protocol in particular.
 pub fn protocol(s: &str) -> Result<Option<u8>, String> {
     if let Ok(n) = s.parse::<u8>() {
@@ -189,10 +208,27 @@ pub fn protocol(s: &str) -> Result<Option<u8>, String> {
         "l2tp" => 115,
         "sctp" => 132,
         "udplite" => 136,
-        _ => return Err(format!("protocol '{s}'")),
+        _ => return Err(unknown("protocol", s, PROTOCOLS.iter().copied())),
     };
     Ok(Some(n))
 }
+
+/// Services that are often named.
+const SERVICES: &[&str] = &[
+    "ssh",
+    "telnet",
+    "smtp",
+    "domain",
+    "http",
+    "www",
+    "pop3",
+    "ntp",
+    "imap",
+    "snmp",
+    "https",
+    "syslog",
+    "submission",
+];
 
 /// The number of a service that rule files give by name.
 pub fn service(s: &str) -> Result<u16, String> {
@@ -252,7 +288,10 @@ pub fn service(s: &str) -> Result<u16, String> {
         "postgresql" => 5432,
         "ircd" => 6667,
         "http-alt" => 8080,
-        _ => return Err(format!("port '{s}'")),
+        _ if s.bytes().all(|b| b.is_ascii_digit()) && !s.is_empty() => {
+            return Err(format!("`{s}`: a port is at most 65535"));
+        }
+        _ => return Err(unknown("port or service", s, SERVICES.iter().copied())),
     })
 }
 
@@ -334,7 +373,7 @@ pub fn icmp_type(family: Family, s: &str) -> Result<(u8, Option<u8>), String> {
         .iter()
         .find(|x| x.0 == s)
         .map(|x| (x.1, x.2))
-        .ok_or_else(|| format!("ICMP type '{s}'"))
+        .ok_or_else(|| unknown("ICMP type", s, names.iter().map(|x| x.0)))
 }
 
 /// Codes of messages about what is unreachable, by the names that nftables has for them.
@@ -374,7 +413,7 @@ pub fn tcp_flag(s: &str) -> Result<u32, String> {
         "cwr" => 0x80,
         "all" => 0x3f,
         "none" => 0,
-        _ => return Err(format!("TCP flag '{s}'")),
+        _ => return Err(unknown("TCP flag", s, TCP_FLAGS.iter().copied())),
     })
 }
 

@@ -18,9 +18,9 @@ use super::mark::{Change, MarkOf, MarkTest};
 use super::rule::{MAX_RULES, Onward, Section, Step, Verdict, Way};
 use super::sections::{
     Asked, Connection, Decides, Does, Frame, Key, Kind, Marks, Source, State, Walked, acyclic,
-    behind,
+    behind, changes,
 };
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// How deep chains may call one another.
@@ -54,6 +54,10 @@ struct Walk<'a, 'm> {
     bytes: usize,
     depth: usize,
     refused: Vec<Wrong>,
+    /// No packet comes to what is looked at: it is told for lists that are to be whole.
+    dead: bool,
+    /// Rules that are in a list, by chain and place.
+    added: HashSet<(&'a str, usize)>,
 }
 
 /// Makes the lists for packets that go `way` and come with one of these marks (by number).
@@ -82,6 +86,8 @@ pub fn walk(
         bytes: 0,
         depth: 0,
         refused: Vec::new(),
+        dead: false,
+        added: HashSet::new(),
     };
     let one = |e| vec![e];
     let mut out = Walked::default();
@@ -118,6 +124,15 @@ pub fn walk(
         }
     }
     out.sections = sections.into_iter().flatten().collect();
+    if names.whole
+        && let Some(Section::Rules(rules)) = out.sections.first_mut()
+    {
+        w.rules.clear();
+        for r in source.without(&w.added).into_iter().take(MAX_RULES) {
+            w.add((r, None), &["false".to_string()], Vec::new(), None);
+        }
+        rules.append(&mut w.rules);
+    }
     if !w.refused.is_empty() {
         return Err(w.refused);
     }
@@ -227,9 +242,21 @@ impl<'a> Walk<'a, '_> {
     ) -> Result<bool, Wrong> {
         let source = self.source;
         let Some(list) = source.chains.get(chain) else {
-            return Err((line.max(1), format!("there is no chain '{chain}'")));
+            // the others are looked at, so that all that is wrong is said at once
+            let known = source.chains.keys().map(String::as_str);
+            let known = known.chain(["ACCEPT", "DROP", "REJECT", "RETURN"]);
+            let text = format!("there is no chain '{chain}'");
+            let text = match onefold_click::suggest::did_you_mean(chain, known) {
+                // every name of a letter or two is like every other
+                Some(hint) if chain.len() > 2 => format!("{text}; {hint}"),
+                _ => text,
+            };
+            self.refused.push((line.max(1), text));
+            return Ok(false);
         };
         let mut here: Vec<String> = before.to_vec();
+        let (whole, dead) = (self.names.whole, self.dead);
+        let mut decided = false;
         for (i, r) in list.iter().enumerate().skip(from) {
             self.bounded(r.line)?;
             let holds = |i: &InterfaceTest| i.holds(self.at, self.names);
@@ -239,7 +266,8 @@ impl<'a> Walk<'a, '_> {
             let granted = if i == from { granted } else { 0 };
             let asked = Asked::of(r, granted);
             let does = self.does(asked, state).map_err(|why| (r.line, why))?;
-            if does == Does::Nothing {
+            let other = || asked.ask.is_some() || r.refused.is_some() || changes(&does, state);
+            if does == Does::Nothing || self.dead && other() {
                 continue;
             }
             if let (Some(why), Does::Takes(..)) = (&r.refused, &does) {
@@ -281,14 +309,19 @@ impl<'a> Walk<'a, '_> {
             match self.rule((r, at), callers, does, &all)? {
                 Left::Nobody => {}
                 // unless some have left the chain before
-                Left::Decided if tests.is_empty() => return Ok(here.is_empty()),
+                Left::Decided if tests.is_empty() && !whole => return Ok(here.is_empty()),
+                Left::Decided if tests.is_empty() => {
+                    decided |= here.is_empty();
+                    self.dead = true;
+                }
                 // they need not be taken out: a later rule is never asked about them
                 Left::Decided => {}
-                Left::Returned if tests.is_empty() => return Ok(false),
+                Left::Returned if tests.is_empty() => break,
                 Left::Returned => here.push(format!("not ({})", tests.join(" && "))),
             }
         }
-        Ok(false)
+        self.dead = dead;
+        Ok(decided)
     }
 
     fn bounded(&mut self, line: u32) -> Result<(), Wrong> {
@@ -309,12 +342,13 @@ impl<'a> Walk<'a, '_> {
         all: &[String],
     ) -> Result<Left, Wrong> {
         let state = at.state;
+        let place = at.frames.last().copied();
         let (new, steps) = match does {
             Does::Nothing => return Ok(Left::Nobody),
             Does::Depends => {
                 let kind = Kind::Connection;
                 let to = self.number(Key { kind, ..at }, r.line)?;
-                self.add(r, all, Vec::new(), Some(to));
+                self.add((r, place), all, Vec::new(), Some(to));
                 return Ok(Left::Decided);
             }
             Does::Takes(new, steps) => (new, steps),
@@ -328,12 +362,12 @@ impl<'a> Walk<'a, '_> {
                 // nothing of the packet is left; its connection is, if it has been there before
                 let of_connection = |s: &Step| matches!(s, Step::ConnectionMark(_));
                 let steps = steps.into_iter().filter(of_connection).collect();
-                self.add(r, all, steps, None);
+                self.add((r, place), all, steps, None);
                 return Ok(Left::Decided);
             }
             Target::Verdict(_) | Target::Nat(_) => {
                 self.exits.insert(new.mark);
-                self.add(r, all, steps, None);
+                self.add((r, place), all, steps, None);
                 return Ok(Left::Decided);
             }
             Target::Nothing if !changed => return Ok(Left::Nobody),
@@ -363,7 +397,7 @@ impl<'a> Walk<'a, '_> {
             kind: Kind::Rules,
         };
         let to = self.number(key, r.line)?;
-        self.add(r, all, steps, Some(to));
+        self.add((r, place), all, steps, Some(to));
         Ok(Left::Decided)
     }
 
@@ -378,11 +412,12 @@ impl<'a> Walk<'a, '_> {
     ) -> Result<(), Wrong> {
         let kind = Kind::Ask;
         let next = behind(&at);
+        let place = at.frames.last().copied();
         let to = self.number(Key { kind, ..at }, r.line)?;
-        self.add(r, all, Vec::new(), Some(to));
+        self.add((r, place), all, Vec::new(), Some(to));
         if !tests.is_empty() {
             let to = self.number(next, r.line)?;
-            self.add(r, here, Vec::new(), Some(to));
+            self.add((r, None), here, Vec::new(), Some(to));
             let last = self.rules.last_mut();
             if let Some(onward) = last.and_then(|r| r.onward.as_mut()) {
                 onward.others = true;
@@ -391,7 +426,15 @@ impl<'a> Walk<'a, '_> {
         Ok(())
     }
 
-    fn add(&mut self, r: &ChainRule, all: &[String], steps: Vec<Step>, section: Option<usize>) {
+    /// Adds a rule that stands at this place of a chain.
+    fn add(
+        &mut self,
+        (r, place): (&ChainRule, Option<Frame<'a>>),
+        all: &[String],
+        steps: Vec<Step>,
+        section: Option<usize>,
+    ) {
+        self.added.extend(place);
         self.count += 1;
         self.rules.push(Decides {
             target: r.target.clone(),

@@ -283,6 +283,7 @@ impl Firewall {
             networks: own.by_port(),
             mtu: self.mtu(cx),
             sets: self.sets(cx),
+            whole: cx.reader.whole,
         };
         let options = ReadOptions {
             format: self.format,

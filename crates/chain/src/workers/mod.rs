@@ -113,7 +113,8 @@ pub fn load_workers_edited(
     let mut attached = Vec::new();
     for worker in 0..workers {
         let share = Share { worker, workers };
-        let (chain, mut reader) = load_as(name, options, (Live::new(live), share, edits), None)?;
+        let (chain, mut reader) =
+            load_as(name, options, (Live::new(live), share, edits), None, false)?;
         if worker == 0 && workers > 1 {
             ranges = ranges_of(&reader.translators);
             let ports = derive::rules(&chain, &mut reader);

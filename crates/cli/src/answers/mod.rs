@@ -1,6 +1,8 @@
 //! What the answers of `diff`, `ask` and `check --rules` share: chains that are loaded to be asked about, rules and
 //! packets in words.
 
+#[cfg(test)]
+mod brute;
 pub mod packet;
 pub mod subject;
 

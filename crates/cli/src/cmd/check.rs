@@ -1,6 +1,7 @@
 //! `onefold check`: everything that is wrong with a chain.
 
-mod rules;
+mod lists;
+pub(crate) mod rules;
 
 use crate::common::{self, ChainArgs};
 use anyhow::Result;
@@ -14,7 +15,7 @@ use onefold_engine::BuildOptions;
     without rules, unconnected outputs.\n\n\
     --rules looks for rules that are surely not meant, in every list of rules of the chain (IPFilter, IPClassifier, \
     Classifier, and what firewalls are made of):\n  \
-    never-matches   no packet is what the rule asks for\n  \
+    never-matches   no packet that comes to the rule is what it asks for\n  \
     contradictory   rules before it take all its packets, and all do the opposite\n  \
     shadowed        rules before it take all its packets; some do the same, some the opposite\n  \
     redundant       without it the same would happen to every packet\n\
@@ -54,7 +55,13 @@ pub fn run(args: &Args) -> Result<u8> {
                 Err(_) if chain.native().is_some() => {}
                 Ok(mut g) => {
                     ds.extend(g.warnings().iter().map(common::engine_diagnostic));
-                    checked = args.rules.then(|| rules::check(&chain, &mut g, args.json));
+                    checked = args.rules.then(|| {
+                        // where that leads to too many rules, those that are executed are looked at
+                        let whole =
+                            onefold_chain::load_whole(&args.chain.chain, &args.chain.options());
+                        let whole = whole.as_ref().unwrap_or(&chain);
+                        rules::check(&chain, whole, &mut g, args.json)
+                    });
                 }
                 Err(e) => ds.extend(e),
             }

@@ -193,6 +193,7 @@ impl Both {
         let mut v = json!({
             "port": c.port,
             "what": what(&c.what),
+            "some": c.some,
             "class": class,
             "except": except,
             "pairs": c.pairs,
@@ -235,6 +236,7 @@ impl Both {
             },
             "changes": all(&self.found.changes)?,
             "perhaps": all(&self.found.perhaps)?,
+            "more": self.found.more,
             "unknown": self.found.unknown,
             "ports": { "gone": self.found.gone, "added": self.found.added },
             "stages": self.found.stages,
@@ -254,8 +256,9 @@ impl Both {
             }
             "different" => {
                 let classes = if n == 1 { "class" } else { "classes" };
+                let least = if f.more > 0 { "at least " } else { "" };
                 crate::say!(
-                    "{both}: {n} {classes} of packets are treated differently ({seconds:.1} s)"
+                    "{both}: {least}{n} {classes} of packets are treated differently ({seconds:.1} s)"
                 );
             }
             _ => crate::say!(
@@ -287,6 +290,12 @@ impl Both {
         }
         if n > most {
             crate::say!("... and {} more classes (--all, --json)", n - most);
+        }
+        if f.more > 0 {
+            crate::say!(
+                "... and {} classes more of rules that differ, of which no packet was made",
+                f.more
+            );
         }
         for c in f.perhaps.iter().take(most) {
             crate::say!("perhaps, behind a state that no single packet makes, or of no packets:");
@@ -320,7 +329,8 @@ impl Both {
         } else {
             format!("{number}. ")
         };
-        crate::say!("\n{head}packets that come in at {}: {what}", c.port);
+        let some = if c.some { "some of the " } else { "" };
+        crate::say!("\n{head}{some}packets that come in at {}: {what}", c.port);
         let (filters, except) = self.filters(c);
         for f in filters.iter().take(PARTS) {
             crate::say!("   with {f}");

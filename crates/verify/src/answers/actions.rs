@@ -4,11 +4,12 @@
 use super::list;
 use onefold_element::model::BindKind;
 use onefold_element::{ElemId, GraphSpec};
+use onefold_elements::connection::{ConnClass, parse_classes};
 use onefold_synth::Program;
 use onefold_synth::program::{
     Action, Dim, End, Expr, Filter, Image, Next, Slot, StageId, Step, SumTerm, TypeExpr,
 };
-use std::collections::{BTreeMap, HashMap, hash_map::DefaultHasher};
+use std::collections::{BTreeMap, BTreeSet, HashMap, hash_map::DefaultHasher};
 use std::hash::{Hash, Hasher};
 
 /// Elements of the other program that have no like.
@@ -51,6 +52,8 @@ pub struct Terms<'a> {
     /// Slots of both.
     pub widths: Program,
     own: [Vec<u64>; 2],
+    /// Elements that are only referred to are the same in both.
+    around: bool,
     next: [Vec<Vec<(usize, usize, usize)>>; 2],
 }
 
@@ -60,8 +63,8 @@ fn hash(of: impl Hash) -> u64 {
     h.finish()
 }
 
-/// What each element is by itself: its class and arguments, and those of elements that are only referred to.
-fn own(s: &Side<'_>) -> Vec<u64> {
+/// What elements are that others only refer to.
+fn around(s: &Side<'_>) -> u64 {
     let spec = s.spec;
     let mut connected = vec![false; spec.elements.len()];
     for c in &spec.connections {
@@ -75,7 +78,12 @@ fn own(s: &Side<'_>) -> Vec<u64> {
         .filter(|(_, c)| !**c)
         .map(|(e, _)| (&e.name, &e.class, &e.args))
         .collect();
-    let around = hash(free);
+    hash(free)
+}
+
+/// What each element is by itself: its class and arguments, and those of elements that are only referred to.
+fn own(s: &Side<'_>) -> Vec<u64> {
+    let (spec, around) = (s.spec, around(s));
     let one = |(i, e): (usize, &onefold_element::ElementSpec)| {
         // a device is the port of the chain that it is
         match s.sinks.get(&ElemId(i as u32)) {
@@ -137,6 +145,7 @@ impl<'a> Terms<'a> {
             onwards: HashMap::new(),
             slots: HashMap::new(),
             widths,
+            around: around(&old) == around(&new),
             own,
             next,
             old,
@@ -270,9 +279,7 @@ impl<'a> Terms<'a> {
         if x.len() != y.len() {
             return match (&a.end, &b.end) {
                 (End::Output { .. }, End::Output { .. }) => Like::Rewriting,
-                (End::Drop { .. }, End::Output { .. }) | (End::Output { .. }, End::Drop { .. }) => {
-                    Like::Verdict
-                }
+                (End::Drop { .. }, o) | (o, End::Drop { .. }) if goes_on(o) => Like::Verdict,
                 _ => Like::Unknown("bindings are made on one way only".into()),
             };
         }
@@ -412,13 +419,51 @@ impl<'a> Terms<'a> {
             return None;
         };
         let own = self.own[0].get(elem.0 as usize) == self.own[1].get(e2.0 as usize);
-        if own && port == p2 && *image.as_ref() == self.image(i2) {
-            return self.nexts(outputs, o2, pairs);
+        if port == p2 && *image.as_ref() == self.image(i2) {
+            if own {
+                return self.nexts(outputs, o2, pairs);
+            }
+            if let Some((a, b)) = self.by_class((*elem, outputs), (*e2, o2)) {
+                return self.nexts(&a, &b, pairs);
+            }
         }
         let name = self.name(*elem);
         Some(Like::Unknown(format!(
             "{name} is asked, and is not the same, or is not asked the same"
         )))
+    }
+
+    /// Elements that tell packets apart by what they are to their connection, in groups that are not the same: where
+    /// packets of each class go on.
+    fn by_class(
+        &self,
+        (elem, outputs): (ElemId, &[Next]),
+        (e2, o2): (ElemId, &[Next]),
+    ) -> Option<(Vec<Next>, Vec<Next>)> {
+        let a = self.old.spec.elements.get(elem.0 as usize)?;
+        let b = self.new.spec.elements.get(e2.0 as usize)?;
+        let (table, lists) = a.args.split_first()?;
+        let (t2, l2) = b.args.split_first()?;
+        let groups = ["ConnTrack", "ConnStatus"].contains(&a.class.as_str());
+        if !groups || a.class != b.class || table != t2 || !self.around {
+            return None;
+        }
+        let pairs: BTreeSet<_> = (by_number(lists)?.into_iter())
+            .zip(by_number(l2)?)
+            .collect();
+        let mut nexts = (Vec::new(), Vec::new());
+        for (o, n) in pairs {
+            match (o, n) {
+                (Some(o), Some(n)) => {
+                    nexts.0.push(*outputs.get(o)?);
+                    nexts.1.push(*o2.get(n)?);
+                }
+                // both drop it
+                (None, None) => {}
+                _ => return None,
+            }
+        }
+        Some(nexts)
     }
 
     fn ends_alike(
@@ -429,9 +474,8 @@ impl<'a> Terms<'a> {
     ) -> Option<Like> {
         match (a, b) {
             (End::Drop { .. }, End::Drop { .. }) | (End::Unreachable, End::Unreachable) => None,
-            (End::Drop { .. }, End::Output { .. }) | (End::Output { .. }, End::Drop { .. }) => {
-                Some(Like::Verdict)
-            }
+            // a packet that goes on may leave, or be dropped later
+            (End::Drop { .. }, o) | (o, End::Drop { .. }) if goes_on(o) => Some(Like::Verdict),
             (
                 End::Output { sink, image },
                 End::Output {
@@ -480,6 +524,25 @@ impl<'a> Terms<'a> {
                 "one of them ends there, and the other goes on".into(),
             )),
         }
+    }
+}
+
+/// By class of connections: the first of these lists that names it.
+fn by_number(lists: &[String]) -> Option<Vec<Option<usize>>> {
+    let lists: Result<Vec<_>, _> = lists.iter().map(|l| parse_classes(l)).collect();
+    let lists = lists.ok()?;
+    let output = |c: ConnClass| lists.iter().position(|l| l.contains(&c));
+    let all = ConnClass::all_translated().into_iter();
+    Some(all.map(output).collect())
+}
+
+/// Does the packet leave, or go on in other stages?
+fn goes_on(e: &End) -> bool {
+    match e {
+        End::Output { .. } | End::Ask { .. } | End::Write { .. } | End::Goto(_) | End::Fork(_) => {
+            true
+        }
+        End::Drop { .. } | End::Punt { .. } | End::Unreachable => false,
     }
 }
 

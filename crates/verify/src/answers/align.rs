@@ -6,10 +6,11 @@
 //! are looked at, each with the lines of the other list that it overlaps: what has changed costs time, not what is
 //! there.
 
-use super::filters::{Exists, FilterList, exists};
+use super::filters::{Exists, FilterList, exists_within};
 use crate::cubes::both;
 use onefold_synth::Program;
 use onefold_synth::program::Filter;
+use std::cell::Cell;
 use std::collections::HashMap;
 
 /// Two lists, aligned.
@@ -113,9 +114,22 @@ pub struct Lists<'a> {
     pub new: &'a FilterList,
     /// Lines that take all packets that they say they take; others take none away from later ones.
     pub exact: [&'a dyn Fn(usize) -> bool; 2],
+    /// So many lines may be looked at, pair by pair; what is left of it.
+    pub work: &'a Cell<u64>,
 }
 
+/// Lines that may be looked at for two lists, or two chains: a few seconds.
+pub const WORK: u64 = 60_000_000;
+
 impl Lists<'_> {
+    /// The lines of a list that may overlap a set; they count as work.
+    fn overlapping(&self, list: &FilterList, f: &Filter, until: usize) -> Vec<usize> {
+        let mut work = self.work.get();
+        let found = list.overlapping_within(f, until, &mut work);
+        self.work.set(work);
+        found
+    }
+
     /// Tells `found` of every pair of lines that differ, as `like` says, and decide about a packet. It says whether to
     /// go on. False: a bound was reached, or it was ended, and there may be more.
     pub fn differing(
@@ -129,13 +143,20 @@ impl Lists<'_> {
             if like(i, j) {
                 return true;
             }
+            if self.work.get() == 0 {
+                *whole = false;
+                return false;
+            }
             let mut earlier: Vec<&Filter> = Vec::new();
             for (side, (list, until)) in [(self.old, i), (self.new, j)].into_iter().enumerate() {
-                let before = list.overlapping(f, until).into_iter();
+                let before = self.overlapping(list, f, until).into_iter();
                 let exact = before.filter(|k| self.exact.get(side).is_some_and(|e| e(*k)));
                 earlier.extend(exact.filter_map(|k| list.get(k)));
             }
-            match exists(self.program, f, &earlier, &mut |_| true) {
+            let mut work = self.work.get().saturating_sub(1);
+            let found_one = exists_within(self.program, f, &earlier, &mut work, &mut |_| true);
+            self.work.set(work);
+            match found_one {
                 Exists::No => true,
                 Exists::Yes(part) => found(Differing {
                     old: i,
@@ -156,7 +177,7 @@ impl Lists<'_> {
             else {
                 continue;
             };
-            for j in self.new.overlapping(&f, self.new.len()) {
+            for j in self.overlapping(self.new, &f, self.new.len()) {
                 let g = self.new.get(j);
                 let Some(cube) = g.and_then(|g| both(self.program, &f, g)) else {
                     continue;
@@ -184,7 +205,7 @@ impl Lists<'_> {
             else {
                 continue;
             };
-            for i in self.old.overlapping(&f, self.old.len()) {
+            for i in self.overlapping(self.old, &f, self.old.len()) {
                 let g = self.old.get(i);
                 let Some(cube) = g.and_then(|g| both(self.program, &f, g)) else {
                     continue;
@@ -273,6 +294,7 @@ mod tests {
                 old: &a.0,
                 new: &b.0,
                 exact: [&|_| true, &|_| true],
+                work: &Cell::new(WORK),
             };
             let mut told = Vec::new();
             let whole = lists.differing(&aligned, &mut like, &mut |d| {

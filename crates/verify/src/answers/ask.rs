@@ -5,8 +5,10 @@
 //! [`Reach`] says. So flows are those that packets of the question begin themselves: that is the assumption about
 //! state.
 
+use super::behind::Back;
 use super::differ::Compared;
 use super::trial::Trial;
+use super::ways::{Leaves, at_exit};
 use crate::cubes::both;
 use crate::generate::Port;
 use crate::reach::{Facts, Reach};
@@ -250,6 +252,15 @@ pub fn ask(c: &Compared<'_>, q: &Question, go_on: &mut dyn FnMut() -> bool) -> A
     if candidates.is_empty() && punts.is_empty() && open.is_empty() {
         return answer(Answer::No { by });
     }
+    let mut back = Back::new(&program);
+    let entry = |k: &Candidate| (program.entries.iter()).any(|e| e.stage.0 as usize == k.stage);
+    for k in candidates.iter().filter(|k| !entry(k)) {
+        if go_on()
+            && let Some(yes) = trial.behind(&mut back, k)
+        {
+            return answer(yes);
+        }
+    }
     if go_on()
         && let Some(yes) = trial.hunt(&program, reach, go_on)
     {
@@ -378,25 +389,6 @@ fn reached(c: &Compared<'_>, program: &Arc<Program>) -> (Reach, BTreeSet<(ElemId
         }
         known = now;
         round += 1;
-    }
-}
-
-/// What some bits are when a packet leaves.
-enum Leaves {
-    Is(Expr),
-    /// One of these.
-    Among(ValueSet),
-    Anything,
-}
-
-fn at_exit(image: &Image, bit: i32, bits: u8) -> Leaves {
-    let end = bit + i32::from(bits);
-    let near = |w: &&onefold_synth::program::Write| w.bit < end && w.bit + i32::from(w.bits) > bit;
-    let mut all = image.writes.iter().filter(near);
-    match (all.next(), all.next()) {
-        (None, _) => Leaves::Is(Expr::Of(Dim::Bits { bit, bits }, 0)),
-        (Some(w), None) if (w.bit, w.bits) == (bit, bits) => Leaves::Is(w.value),
-        _ => Leaves::Anything,
     }
 }
 

@@ -9,28 +9,37 @@
 //! for the other ([`super::actions::Terms`]).
 
 use super::actions::{Like, Side, Terms};
-use super::align::{Differing, Lists, align};
+use super::align::{Differing, Lists, WORK, align};
 use super::filters::FilterList;
+use super::tries::{FRAMES, Trial};
+use super::ways::{self, Link, Links, MAX_WAYS};
 use crate::cubes::both;
 use crate::generate::Port;
-use crate::generate::solve::Maker;
-use crate::generate::tables::Tables;
-use crate::rng::Rng;
 use onefold_element::ElemId;
 use onefold_engine::Graph;
-use onefold_packet::Timestamp;
 use onefold_synth::Program;
-use onefold_synth::program::{Filter, Stage, StageId};
+use onefold_synth::program::{Action, End, Filter, Stage, StageId};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-/// Most classes that are told.
-pub const MAX_CHANGES: usize = 2_000;
+pub use super::tries::leaves;
+
+/// Most classes that are told, of those with a packet and of those without one; others are counted.
+pub const MAX_CHANGES: usize = 200;
+/// Most pairs of rules that differ and are sorted into classes.
+const MAX_DIFFERING: usize = 100_000;
+/// So many classes are sought whatever it takes, within [`WORK`];
+const ENOUGH: usize = 2 * MAX_CHANGES;
+/// more of them only as long as no more filters than these have been looked at.
+const WORK_MORE: u64 = 3_000_000;
 /// Most pairs of stages that are looked at.
 const MAX_PAIRS: usize = 4_000;
 /// Parts of a class for which packets are sought.
 const PARTS: usize = 8;
-/// Frames that are tried for a part.
-const FRAMES: usize = 6;
+/// Rules behind an element that is asked of whose packets some are tried.
+const ONWARD: usize = 48;
+/// Frames that are tried of each.
+const ONWARD_FRAMES: usize = 3;
 /// Rules that are named of each side.
 const MAX_RULES: usize = 16;
 
@@ -62,6 +71,8 @@ pub struct Change {
     pub port: String,
     /// What differs.
     pub what: Like,
+    /// Some of these packets are treated differently; of the others it is not known.
+    pub some: bool,
     /// What the old chain does.
     pub old: Does,
     /// What the new one does.
@@ -83,6 +94,8 @@ pub struct Differences {
     pub changes: Vec<Change>,
     /// Classes without one: they may need a state that no single packet makes, or be of no packets.
     pub perhaps: Vec<Change>,
+    /// So many more classes, of which no packet was made.
+    pub more: usize,
     /// What could not be compared, and why.
     pub unknown: BTreeSet<String>,
     /// Ports that packets enter at in the old chain only.
@@ -103,7 +116,7 @@ impl Differences {
     }
     /// Something could not be told.
     pub fn some_unknown(&self) -> bool {
-        !self.unknown.is_empty() || !self.perhaps.is_empty()
+        !self.unknown.is_empty() || !self.perhaps.is_empty() || self.more > 0
     }
 }
 
@@ -146,7 +159,72 @@ pub fn differences(
             sinks: side(new),
         },
     );
-    let mut queue: VecDeque<(StageId, StageId, String)> = VecDeque::new();
+    let mut queue = entries((old, new), &mut terms, &mut out);
+    let mut seen: BTreeSet<Pair> = BTreeSet::new();
+    let mut trial = Trial::new(old, new);
+    let work = Cell::new(WORK);
+    while let Some((pair, port, ways)) = queue.pop_front() {
+        if !seen.insert(pair) {
+            continue;
+        }
+        if seen.len() > MAX_PAIRS || !go_on() {
+            out.unknown
+                .insert("the comparison was ended before all was compared".into());
+            break;
+        }
+        let (classes, next) = stages(&mut terms, pair, (port.as_str(), &work), &mut out.unknown);
+        for (pair, links) in next {
+            queue.push_back((pair, port.clone(), onwards(&ways, links)));
+        }
+        let entry = old.program.entries.iter().any(|e| e.stage == pair.0);
+        for mut c in classes {
+            let told = out.changes.len() < MAX_CHANGES && out.perhaps.len() < MAX_CHANGES;
+            if !told || trial.tries == 0 {
+                out.more += usize::from(!c.change.some);
+                continue;
+            }
+            if go_on() {
+                let each = if c.change.some { ONWARD_FRAMES } else { FRAMES };
+                if c.change.some {
+                    c.onward(&terms);
+                }
+                let come = |part: &Filter| -> Vec<Filter> {
+                    let before = |w: &Links| ways::before(old.program, part, w);
+                    ways.iter().filter_map(before).collect()
+                };
+                let parts = match entry {
+                    true => c.parts,
+                    false => c.parts.iter().flat_map(come).collect(),
+                };
+                c.change.frame = trial.show(&port, &parts, each);
+            }
+            match &c.change.frame {
+                Some(f) => {
+                    if c.change.some {
+                        c.change.what = trial.what(&port, f);
+                    }
+                    out.changes.push(c.change);
+                }
+                // that it is not known is told
+                None if c.change.some => {}
+                None => out.perhaps.push(c.change),
+            }
+        }
+    }
+    out.stages = seen.len();
+    out
+}
+
+/// Pairs of stages, the port that packets come from, and how they come there.
+type Queue = VecDeque<(Pair, String, Vec<Links>)>;
+
+/// The stages of ports that both have; what only one has is noted, and where both are the same nothing is compared.
+fn entries(
+    (old, new): (&Compared<'_>, &Compared<'_>),
+    terms: &mut Terms<'_>,
+    out: &mut Differences,
+) -> Queue {
+    let mut queue = Queue::new();
     for p in old.ports.iter().filter(|p| p.source.is_some()) {
         let q = new
             .ports
@@ -167,7 +245,7 @@ pub fn differences(
             continue;
         }
         match (stage(old, p.source), stage(new, q.source)) {
-            (Some(a), Some(b)) => queue.push_back((a, b, p.name.clone())),
+            (Some(a), Some(b)) => queue.push_back(((a, b), p.name.clone(), Vec::new())),
             _ => {
                 let port = &p.name;
                 out.unknown.insert(format!(
@@ -185,38 +263,30 @@ pub fn differences(
             out.added.push(q.name.clone());
         }
     }
-    let mut seen: BTreeSet<(StageId, StageId)> = BTreeSet::new();
-    let mut trial = Trial::new(old, new);
-    while let Some((a, b, port)) = queue.pop_front() {
-        if !seen.insert((a, b)) {
-            continue;
-        }
-        if seen.len() > MAX_PAIRS || !go_on() {
-            out.unknown
-                .insert("the comparison was ended before all was compared".into());
-            break;
-        }
-        let (classes, next) = stages(&mut terms, (a, b), &port, &mut out.unknown);
-        queue.extend(next.into_iter().map(|(a, b)| (a, b, port.clone())));
-        let entry = old.program.entries.iter().any(|e| e.stage == a);
-        for mut c in classes {
-            if entry && go_on() {
-                c.change.frame = trial.show(&port, &c.parts);
-            }
-            match c.change.frame {
-                Some(_) => out.changes.push(c.change),
-                None => out.perhaps.push(c.change),
-            }
-        }
-        if out.changes.len() >= MAX_CHANGES {
-            out.unknown
-                .insert(format!("more than {MAX_CHANGES} classes differ"));
-            break;
+    queue
+}
+
+/// The ways to stages behind these, to which these links lead.
+fn onwards(ways: &[Links], links: Vec<Link>) -> Vec<Links> {
+    let mut all = Vec::new();
+    for l in links {
+        match ways {
+            [] => all.push(vec![l]),
+            ways => all.extend(
+                ways.iter()
+                    .map(|w| [&w[..], std::slice::from_ref(&l)].concat()),
+            ),
         }
     }
-    out.stages = seen.len();
-    out
+    all.truncate(MAX_WAYS);
+    all
 }
+
+/// Stages of both.
+type Pair = (StageId, StageId);
+
+/// Pairs of stages where packets go on, and how they come there.
+type Onwards = BTreeMap<Pair, Vec<Link>>;
 
 /// Two stages, and what is known of their actions.
 struct Stages<'a> {
@@ -242,6 +312,37 @@ impl Stages<'_> {
                 _ => Like::Unknown("an action is not there".into()),
             });
         found.clone()
+    }
+
+    /// Packets of two rules go on in pairs of stages.
+    fn lead(
+        &self,
+        (i, j): (usize, usize),
+        to: Vec<Pair>,
+        (terms, next): (&Terms<'_>, &mut Onwards),
+    ) {
+        for pair in to {
+            let links = next.entry(pair).or_default();
+            let (Some(r), Some(q)) = (self.old.rules.get(i), self.new.rules.get(j)) else {
+                continue;
+            };
+            if links.len() < MAX_WAYS
+                && let Some(filter) = both(terms.old().program, &r.filter, &terms.filter(&q.filter))
+            {
+                let a = self.old.actions.get(r.action.0 as usize);
+                let image = a.and_then(ways::image);
+                links.push(Link { filter, image });
+            }
+        }
+    }
+
+    /// Is an element asked by one of both?
+    fn asks(&self, d: &Differing) -> bool {
+        let is = |s: &Stage, rule: usize| {
+            let a = s.actions.get(action(s, rule) as usize);
+            a.is_some_and(|a| matches!(a.end, End::Ask { .. }))
+        };
+        is(self.old, d.old) || is(self.new, d.new)
     }
 
     /// What a difference is told by; `by_old`: the rule that changed is the old list's.
@@ -273,11 +374,11 @@ fn action(s: &Stage, rule: usize) -> u32 {
 /// Compares two stages: classes that differ, and pairs of stages where packets go on.
 fn stages(
     terms: &mut Terms<'_>,
-    (a, b): (StageId, StageId),
-    port: &str,
+    (a, b): Pair,
+    (port, work): (&str, &Cell<u64>),
     unknown: &mut BTreeSet<String>,
-) -> (Vec<Class>, BTreeSet<(StageId, StageId)>) {
-    let mut next = BTreeSet::new();
+) -> (Vec<Class>, Onwards) {
+    let mut next = Onwards::new();
     let (old, new) = (terms.old().program, terms.new_side().program);
     let (Some(s), Some(t)) = (old.stages.get(a.0 as usize), new.stages.get(b.0 as usize)) else {
         unknown.insert("a stage is not there".into());
@@ -294,12 +395,14 @@ fn stages(
     let aligned = align(&x, &y, &mut |i, j| {
         matches!(both_of.compare(i, j, terms), Like::Same(_))
     });
-    let mut seen = BTreeSet::new();
+    let mut seen: BTreeMap<(u32, u32), usize> = BTreeMap::new();
     for (i, j) in &aligned.common {
-        if seen.insert((action(s, *i), action(t, *j)))
+        let known = seen.entry((action(s, *i), action(t, *j))).or_insert(0);
+        *known += 1;
+        if *known <= MAX_WAYS
             && let Like::Same(list) = both_of.compare(*i, *j, terms)
         {
-            next.extend(list);
+            both_of.lead((*i, *j), list, (&*terms, &mut next));
         }
     }
     let base = both(old, &s.known, &terms.filter(&t.known)).unwrap_or_default();
@@ -310,31 +413,44 @@ fn stages(
         old: &x,
         new: &y,
         exact: [&|_| true, &|_| true],
+        work,
     };
     let mut found = Vec::new();
     let mut like = |i: usize, j: usize| match both_of.compare(i, j, terms) {
         Like::Same(list) => {
-            next.extend(list);
+            both_of.lead((i, j), list, (&*terms, &mut next));
             true
         }
         _ => false,
     };
+    let changed: BTreeSet<usize> = aligned.old.iter().copied().collect();
+    let mut several: BTreeSet<(u32, u32, usize)> = BTreeSet::new();
     let whole = lists.differing(&aligned, &mut like, &mut |d| {
+        let rule = if changed.contains(&d.old) {
+            d.old
+        } else {
+            d.new
+        };
+        several.insert((action(s, d.old), action(t, d.new), rule));
         found.push(d);
-        found.len() < 100 * MAX_CHANGES
+        let enough = several.len() >= ENOUGH && work.get() < WORK - WORK_MORE;
+        found.len() < MAX_DIFFERING && !enough
     });
     if !whole {
-        unknown.insert(format!(
-            "a search among rules at {port} was ended by its bound"
-        ));
+        let why = match several.len() >= ENOUGH {
+            true => "more rules may differ: not all were looked at, as many do",
+            false => "a search among rules was ended by its bound",
+        };
+        unknown.insert(format!("{why}, at {port}"));
     }
-    let changed: BTreeSet<usize> = aligned.old.iter().copied().collect();
     let mut classes: BTreeMap<Key, Class> = BTreeMap::new();
     for d in found {
         let what = both_of.compare(d.old, d.new, terms);
         if let Like::Unknown(why) = &what {
             unknown.insert(why.clone());
-            continue;
+            if !both_of.asks(&d) {
+                continue;
+            }
         }
         let key = both_of.key(&d, changed.contains(&d.old));
         let class = classes
@@ -354,6 +470,7 @@ impl Class {
         };
         let change = Change {
             port: port.to_string(),
+            some: matches!(what, Like::Unknown(_)),
             what,
             old: does(a, key.old),
             new: does(b, key.new),
@@ -366,6 +483,31 @@ impl Class {
             change,
             parts: Vec::new(),
         }
+    }
+
+    /// Adds packets of rules behind elements that are asked.
+    fn onward(&mut self, terms: &Terms<'_>) {
+        let (old, new) = (terms.old().program, terms.new_side().program);
+        let mut all = Vec::new();
+        for (p, does, is_new) in [
+            (old, &self.change.old, false),
+            (new, &self.change.new, true),
+        ] {
+            let Some(a) = (p.stages.get(does.stage)).and_then(|s| s.actions.get(does.action))
+            else {
+                continue;
+            };
+            let term = |f: &Filter| if is_new { terms.filter(f) } else { f.clone() };
+            let rules = behind(p, a).into_iter().map(|f| term(&f)).take(ONWARD);
+            for f in rules {
+                let one = |part: &Filter| match ways::image(a) {
+                    Some(image) => ways::back(&terms.widths, &f, &image, part.clone()),
+                    None => both(&terms.widths, &f, part),
+                };
+                all.extend(self.parts.iter().filter_map(one));
+            }
+        }
+        self.parts.extend(all);
     }
 
     /// Adds a pair of rules.
@@ -387,6 +529,15 @@ impl Class {
     }
 }
 
+/// Filters of the rules of stages where an action's packets go on, those of each stage in turn.
+fn behind(p: &Program, a: &Action) -> Vec<Filter> {
+    let stages = ways::next_stages(a).into_iter();
+    let lists: Vec<&Stage> = stages.filter_map(|s| p.stages.get(s.0 as usize)).collect();
+    let longest = lists.iter().map(|s| s.rules.len()).max().unwrap_or(0);
+    let rows = (0..longest.min(ONWARD)).flat_map(|i| lists.iter().map(move |s| s.rules.get(i)));
+    rows.flatten().map(|r| r.filter.clone()).collect()
+}
+
 /// Notes what the first lines of a list take of a filter's packets.
 fn excepted(to: &mut Vec<Filter>, cube: &Filter, list: &FilterList, until: usize) {
     for i in list.overlapping(cube, until) {
@@ -406,69 +557,5 @@ fn excepted(to: &mut Vec<Filter>, cube: &Filter, list: &FilterList, until: usize
 fn note(list: &mut Vec<usize>, rule: usize) {
     if list.len() < MAX_RULES && !list.contains(&rule) {
         list.push(rule);
-    }
-}
-
-/// Frames through both graphs.
-struct Trial<'a> {
-    old: &'a Compared<'a>,
-    new: &'a Compared<'a>,
-    maker: Maker,
-    rng: Rng,
-}
-
-/// When frames arrive.
-const AT: Timestamp = Timestamp::from_secs(1_000);
-
-/// What leaves a graph for one frame: ports and bytes, in order.
-pub fn leaves(c: &Compared<'_>, port: &str, frame: &[u8]) -> Vec<(String, Vec<u8>)> {
-    let Some(source) = c
-        .ports
-        .iter()
-        .find(|p| p.name == port)
-        .and_then(|p| p.source)
-    else {
-        return Vec::new();
-    };
-    let mut graph = c.graph.fork();
-    graph.inject(source, frame, AT);
-    let mut out = Vec::new();
-    graph.drain_transmitted(|e, p| {
-        let port = c.ports.iter().find(|p| p.sinks.contains(&e));
-        out.push((
-            port.map_or(String::new(), |p| p.name.clone()),
-            p.data().to_vec(),
-        ));
-    });
-    out
-}
-
-impl<'a> Trial<'a> {
-    fn new(old: &'a Compared<'a>, new: &'a Compared<'a>) -> Trial<'a> {
-        let mut maker = Maker::default();
-        maker.tables = Tables::of(old.graph, old.program);
-        Trial {
-            old,
-            new,
-            maker,
-            rng: Rng::new(0xd1ff),
-        }
-    }
-
-    /// A frame of one of these parts that both treat differently.
-    fn show(&mut self, port: &str, parts: &[Filter]) -> Option<Vec<u8>> {
-        for part in parts {
-            for i in 0..FRAMES {
-                let made = match i {
-                    0 => self.maker.frame(part, &mut self.rng),
-                    _ => self.maker.random_frame(part, &mut self.rng),
-                };
-                let Some(frame) = made else { continue };
-                if leaves(self.old, port, &frame) != leaves(self.new, port, &frame) {
-                    return Some(frame);
-                }
-            }
-        }
-        None
     }
 }

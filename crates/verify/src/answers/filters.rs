@@ -41,8 +41,13 @@ impl FilterList {
     }
     /// The first `until` of them as far as they may overlap a set.
     pub fn overlapping(&self, cube: &Filter, until: usize) -> Vec<usize> {
+        self.overlapping_within(cube, until, &mut u64::MAX.clone())
+    }
+    /// The same; filters that are looked at are taken off `work`.
+    pub fn overlapping_within(&self, cube: &Filter, until: usize, work: &mut u64) -> Vec<usize> {
         let mut found = Vec::new();
         self.index.overlapping(cube, until, &mut |i| {
+            *work = work.saturating_sub(1);
             if self.all.get(i).is_some_and(|f| !f.is_disjoint(cube)) {
                 found.push(i);
             }
@@ -83,6 +88,17 @@ pub fn exists(
     earlier: &[&Filter],
     accept: &mut dyn FnMut(&Filter) -> bool,
 ) -> Exists {
+    exists_within(p, cube, earlier, &mut u64::MAX.clone(), accept)
+}
+
+/// The same, within `work`: filters that may be looked at. [`Exists::Unknown`] where it is used up.
+pub fn exists_within(
+    p: &Program,
+    cube: &Filter,
+    earlier: &[&Filter],
+    work: &mut u64,
+    accept: &mut dyn FnMut(&Filter) -> bool,
+) -> Exists {
     let Some(cube) = tightened(cube, None) else {
         return Exists::No;
     };
@@ -99,18 +115,25 @@ pub fn exists(
         taken
     };
     let width = |d: Dim| crate::cubes::width(p, d);
+    let at_most = |n: usize, work: u64| n.min(usize::try_from(work).unwrap_or(usize::MAX));
+    let looks = at_most(GAP_LOOKS * (earlier.len() + 1), *work);
     let mut gap = Gap {
         width: &width,
         tightened: &|f| tightened(f, None),
-        work: GAP_LOOKS * (earlier.len() + 1),
+        work: looks,
     };
-    if gap.find(&cube, earlier, &mut offer) {
+    let wide = gap.find(&cube, earlier, &mut offer);
+    *work = work.saturating_sub((looks - gap.work) as u64);
+    if wide {
         return found.map_or(Exists::Unknown, Exists::Yes);
     }
-    let mut steps = STEPS;
     // every step looks at a part of all filters: long lists have fewer steps
-    steps = steps.min(STEPS * 64 / (1 + earlier.len() / PER_STEP).max(64));
-    match left(p, &cube, None, earlier, &mut steps, &mut offer) {
+    let most = STEPS.min(STEPS * 64 / (1 + earlier.len() / PER_STEP).max(64));
+    let most = at_most(most, *work / PER_STEP as u64);
+    let mut steps = most;
+    let rest = left(p, &cube, None, earlier, &mut steps, &mut offer);
+    *work = work.saturating_sub(((most - steps) * PER_STEP) as u64);
+    match rest {
         Left::Something => found.map_or(Exists::Unknown, Exists::Yes),
         Left::TooLong => Exists::Unknown,
         Left::Nothing if refused => Exists::Refused,

@@ -4,6 +4,8 @@
 //! packet is left is not. "Never" and "nothing would change" are proved; where a bound ends the search, nothing is
 //! said.
 
+pub use super::finding::{Finding, Findings, Kind};
+
 use super::boxes::bits::{Bits, clear_bit, has, keep, ones, set_bit};
 use super::boxes::{Boxes, Cube, Point};
 use super::list::{List, ListOutcome, World};
@@ -28,72 +30,19 @@ const SAMPLES: usize = 12;
 /// Most parts of a set for which a frame is sought.
 const MAX_FRAMES: usize = 64;
 
-/// What a rule is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
-    /// No packet fits it, whatever stands before it.
-    NeverMatches,
-    /// Earlier rules take all its packets, and all of them do the opposite.
-    Contradicted,
-    /// Earlier rules take all its packets; some do the same, some the opposite.
-    Shadowed,
-    /// Without it the same would happen to every packet: earlier rules that do the same take all its packets, or rules
-    /// behind it would do the same with those that it takes.
-    Redundant,
-}
-
-impl Kind {
-    /// In one word, as JSON has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::NeverMatches => "never-matches",
-            Kind::Contradicted => "contradictory",
-            Kind::Shadowed => "shadowed",
-            Kind::Redundant => "redundant",
-        }
-    }
-}
-
-/// Something odd.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// What.
-    pub kind: Kind,
-    /// The rule: its first argument.
-    pub rule: usize,
-    /// The rules that decide about its packets, or would; `None` is what happens to packets that no rule fits. At most
-    /// 16.
-    pub by: Vec<Option<usize>>,
-    /// So many of them in all.
-    pub of: usize,
-    /// There may be more of them: where many overlap the rule, only those are counted that packets were found for.
-    pub more: bool,
-    /// The rules stand behind it; else before it.
-    pub behind: bool,
-    /// A frame that fits the rule, and about which one of the others decides, or would.
-    pub frame: Option<Vec<u8>>,
-}
-
-/// All that was found out about a list.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Findings {
-    /// In the list's order.
-    pub all: Vec<Finding>,
-    /// Rules of which nothing can be said: the element has to be asked about them, or a bound was reached.
-    pub unknown: Vec<usize>,
-    /// Rules that were looked at.
-    pub looked: usize,
-}
-
-/// Looks at the rules of a list in all its worlds. `rules` has each rule's arguments (one, unless a rule set's chains
-/// have made several of one rule); others are not looked at. `go_on` is told how many have been, and ends it.
+/// Looks at the rules of lists in all their worlds. A rule of several lists is odd where it is in all of them; numbers
+/// of arguments are those of all lists together. `rules` has each rule's arguments (one, unless several lists have it,
+/// or a rule set's chains have made several of one rule); others are not looked at. `policies` are those of them that
+/// belong together: what a rule set says of packets that no rule fits. `go_on` is told how many rules have been looked
+/// at, and ends it.
 pub fn look(
     worlds: &[List],
     rules: &[Vec<usize>],
+    policies: &[Vec<usize>],
     go_on: &mut dyn FnMut(usize) -> bool,
 ) -> Findings {
     let mut out = Findings::default();
-    let mut look = Look::new(worlds, rules);
+    let mut look = Look::new(worlds, rules, policies);
     for (i, rule) in rules.iter().enumerate() {
         if !go_on(i) {
             break;
@@ -116,6 +65,8 @@ enum Said {
 
 /// Who decides: a rule by number, or none.
 type Who = Option<u32>;
+/// A frame that shows something, and the list that it is for.
+type Shown = (Option<Vec<u8>>, usize);
 
 /// A list in one of its worlds.
 struct Side<'a> {
@@ -217,12 +168,16 @@ struct Look<'a> {
 }
 
 impl<'a> Look<'a> {
-    fn new(worlds: &'a [List], rules: &'a [Vec<usize>]) -> Look<'a> {
+    fn new(worlds: &'a [List], rules: &'a [Vec<usize>], policies: &[Vec<usize>]) -> Look<'a> {
         let mut number: BTreeMap<usize, u32> = BTreeMap::new();
         for (i, r) in rules.iter().enumerate() {
             number.extend(r.iter().map(|a| (*a, i as u32)));
         }
         let mut others = Vec::new();
+        for p in policies {
+            number.extend(p.iter().map(|a| (*a, (rules.len() + others.len()) as u32)));
+            others.push(p.first().copied().unwrap_or(usize::MAX));
+        }
         let mut sides = Vec::with_capacity(worlds.len());
         for w in worlds {
             let mut of: Vec<Who> = Vec::with_capacity(w.lines.len());
@@ -287,6 +242,7 @@ impl<'a> Look<'a> {
         }
         all.retain(|(w, l)| side(*w).is_some_and(|s| tightened(s.filter(*l), None).is_some()));
         let first = self.rules.get(rule as usize).and_then(|r| r.first());
+        let list = self.first_list(rule);
         let finding = |kind| Finding {
             kind,
             rule: first.copied().unwrap_or(0),
@@ -295,6 +251,7 @@ impl<'a> Look<'a> {
             more: false,
             behind: false,
             frame: None,
+            list,
         };
         if all.is_empty() {
             return Said::Found(finding(Kind::NeverMatches));
@@ -328,10 +285,16 @@ impl<'a> Look<'a> {
         }
     }
 
+    /// The first list that has a rule.
+    fn first_list(&self, rule: u32) -> usize {
+        let has = |s: &Side<'_>| s.lines.contains_key(&rule);
+        self.sides.iter().position(has).unwrap_or(0)
+    }
+
     /// Earlier rules take all packets: which ones decide about some, and what they do.
     fn covered(&mut self, rule: u32, mine: &[(usize, usize)], mut f: Finding) -> Said {
         let mut by: BTreeSet<Who> = BTreeSet::new();
-        let (mut same, mut other) = (None, None);
+        let (mut same, mut other): (Option<Shown>, Option<Shown>) = (None, None);
         let mut work = WORK;
         for (w, l) in mine {
             let Some(side) = self.sides.get(*w) else {
@@ -348,11 +311,12 @@ impl<'a> Look<'a> {
                     true => &mut same,
                     false => &mut other,
                 };
-                if to.as_ref().is_none_or(Option::is_none)
+                if to.as_ref().is_none_or(|shown| shown.0.is_none())
                     && let Some(both) = side.boxes.both(&cube, i)
                 {
                     let before = side.before(&both, i, rule);
-                    *to = Some(frame(side, (&self.maker, &mut self.rng), &both, &before, i));
+                    let frame = frame(side, (&self.maker, &mut self.rng), &both, &before, i);
+                    *to = Some((frame, *w));
                 }
             }
         }
@@ -361,7 +325,9 @@ impl<'a> Look<'a> {
             (None, Some(_)) => Kind::Contradicted,
             (Some(_), Some(_)) => Kind::Shadowed,
         };
-        f.frame = other.or(same).flatten();
+        if let Some((frame, list)) = other.or(same) {
+            (f.frame, f.list) = (frame, list);
+        }
         self.named(&mut f, by);
         Said::Found(f)
     }
@@ -380,6 +346,8 @@ impl<'a> Look<'a> {
         let mut by: BTreeSet<Who> = BTreeSet::new();
         let mut shown: Option<Vec<u8>> = None;
         let mut work = WORK;
+        let rules = self.rules.len();
+        let policy = |w: &Who| w.is_none_or(|n| n as usize >= rules);
         for (w, l) in mine {
             let Some(side) = self.sides.get(*w) else {
                 continue;
@@ -432,15 +400,21 @@ impl<'a> Look<'a> {
                 }
             }
             let mut make = (&self.maker, &mut self.rng);
-            if !by.iter().any(Option::is_some)
-                && let Some((j, frame)) = written(side, &mut make, (*l, rule), (&later, &mut work))
+            if by.iter().all(policy)
+                && let Some((j, frame)) =
+                    written(side, &mut make, (*l, rule), (&later, &mut work), &policy)
             {
                 by.insert(side.of(j));
-                shown = frame.or(shown);
+                if frame.is_some() {
+                    (shown, f.list) = (frame, *w);
+                }
             }
             if shown.is_none() {
                 let before = side.before(&cube, *l, rule);
                 shown = frame(side, make, &cube, &before, *l);
+                if shown.is_some() {
+                    f.list = *w;
+                }
                 let next = shown
                     .as_ref()
                     .and_then(|f| side.decider(&side.boxes.point(f), &later, l + 1));
@@ -448,7 +422,6 @@ impl<'a> Look<'a> {
             }
         }
         // who ends a list with `deny all` says what would happen anyway, and means to
-        let policy = |w: &Who| w.is_none_or(|n| n as usize >= self.rules.len());
         let all = |(w, l): &(usize, usize)| {
             self.sides.get(*w).is_some_and(|s| {
                 // fragments are told apart everywhere
@@ -540,9 +513,10 @@ fn written(
     make: &mut (&Maker, &mut Rng),
     (line, rule): (usize, u32),
     (later, work): (&Bits, &mut usize),
+    policy: &dyn Fn(&Who) -> bool,
 ) -> Option<(usize, Option<Vec<u8>>)> {
     let cube = side.boxes.cube(line);
-    for j in ones(later).filter(|j| *j > line && side.of(*j).is_some()) {
+    for j in ones(later).filter(|j| *j > line && !policy(&side.of(*j))) {
         let Some(both) = side.boxes.both(&cube, j) else {
             continue;
         };

@@ -8,7 +8,7 @@
 //!
 //! Positions are those of an Ethernet frame with an IP packet; where the list stands in the graph does not matter.
 
-use super::align::{Lists, align};
+use super::align::{Lists, WORK, align};
 use super::filters::FilterList;
 use super::terms::{Place, terms};
 use onefold_element::args::ArgScope;
@@ -17,6 +17,7 @@ use onefold_element::{ConnectionSpec, ElementSpec, GraphSpec, NameDb};
 use onefold_elements::filter::{self, Action, Check, Expr};
 use onefold_engine::{BuildOptions, Graph};
 use onefold_synth::program::{Dim, Filter};
+use std::cell::Cell;
 
 /// Most rules that take everything, behind each of which the list is looked at anew.
 const MAX_ALWAYS: usize = 64;
@@ -172,6 +173,7 @@ fn same_in_world(x: &List, a: &[String], y: &List, b: &[String]) -> bool {
         old: &x.filters,
         new: &y.filters,
         exact: [&|i| exact(x, i), &|i| exact(y, i)],
+        work: &Cell::new(WORK),
     };
     lists.differing(&aligned, &mut like, &mut |_| false)
 }
@@ -261,7 +263,7 @@ impl Names {
         let (mut filters, mut lines) = (Vec::new(), Vec::new());
         let mut from = 0;
         // Bound: the number of rounds
-        for _ in 0..MAX_ALWAYS {
+        for round in 0..MAX_ALWAYS {
             let rest = args.get(from..).unwrap_or(&[]);
             let Model::Cases(cases) = self.model(class, rest)? else {
                 return Err(ListError::Rules("it has no model".into()));
@@ -284,7 +286,19 @@ impl Names {
                 }
             }
             match next {
-                Some(n) if n + 1 < args.len() => from = n + 1,
+                Some(n) if n + 1 < args.len() && round + 1 < MAX_ALWAYS => from = n + 1,
+                // too many of them: nothing is said of the rules behind
+                Some(n) if n + 1 < args.len() => {
+                    for argument in n + 1..args.len() {
+                        filters.extend(in_world(Filter::default(), world, six(class)));
+                        lines.push(ListLine {
+                            argument: Some(argument),
+                            fate: ListOutcome::Unknown,
+                            exact: false,
+                        });
+                    }
+                    break;
+                }
                 // what a model leaves out behind a last rule that takes everything: no rule fits
                 Some(_) => {
                     filters.extend(in_world(Filter::default(), world, six(class)));

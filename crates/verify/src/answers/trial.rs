@@ -1,8 +1,10 @@
 //! Packets that answer a question with yes, looked for and tried on the chain itself.
 
 use super::ask::{Answer, Candidate, Question};
-use super::differ::{Compared, leaves};
+use super::behind::Back;
+use super::differ::Compared;
 use super::filters::{Exists, exists};
+use super::tries::leaves;
 use crate::generate::directed::Directed;
 use crate::generate::hints::Hints;
 use crate::generate::read::Seen;
@@ -117,6 +119,27 @@ impl<'a> Trial<'a> {
             false
         });
         debug_assert!(found.is_none() || matches!(searched, Exists::Yes(_)));
+        found
+    }
+
+    /// A packet for a class of a stage behind others.
+    pub(super) fn behind(&self, back: &mut Back<'_>, k: &Candidate) -> Option<Answer> {
+        let mut rng = Rng::new(0xbac);
+        let (mut found, mut tries) = (None, FRAMES * 16);
+        back.seek((k.stage, k.rule), &k.cube, &mut |source, part| {
+            for i in 0..FRAMES {
+                let frame = match i {
+                    0 => self.maker.frame(part, &mut rng),
+                    _ => self.maker.random_frame(part, &mut rng),
+                };
+                found = frame.and_then(|f| self.yes(source, &f));
+                tries -= 1;
+                if found.is_some() || tries == 0 {
+                    return true;
+                }
+            }
+            false
+        });
         found
     }
 

@@ -7,6 +7,7 @@ use crate::import::chains::{InterfaceTest, Target};
 use crate::import::mark::{Change, MarkOf};
 use crate::import::own::{AddressKind, OwnTest};
 use crate::import::terms::Family;
+use onefold_click::suggest::did_you_mean;
 use onefold_elements::connection::ConnTest;
 
 /// A rule while its options are read.
@@ -16,6 +17,8 @@ pub(super) struct Draft {
     pub base: Conditions,
     pub interfaces: Vec<InterfaceTest>,
     pub protocol: Option<u8>,
+    /// The rule names a protocol that is not known.
+    pub strange: bool,
     /// A match extension that looks at the transport header, which later fragments do not have.
     pub transport: bool,
     pub target: Option<Target>,
@@ -96,7 +99,10 @@ impl Draft {
             "owner" => {
                 return Err("match 'owner' is not supported: sockets are not known here".into());
             }
-            m => return Err(format!("match '{m}' is not supported")),
+            m => {
+                let text = format!("match '{m}' is not supported");
+                return Err(meant(text, m, MATCHES));
+            }
         }
         self.loaded.push((of.to_string(), self.asks.len()));
         Ok(())
@@ -176,6 +182,50 @@ impl Draft {
     }
 }
 
+/// Matches that are known.
+const MATCHES: &[&str] = &[
+    "tcp",
+    "udp",
+    "icmp",
+    "icmp6",
+    "multiport",
+    "mark",
+    "connmark",
+    "conntrack",
+    "state",
+    "comment",
+    "iprange",
+    "ttl",
+    "hl",
+    "addrtype",
+    "policy",
+    "set",
+    "limit",
+    "recent",
+    "string",
+    "statistic",
+    "pkttype",
+    "mac",
+    "rpfilter",
+];
+const STATES: &[&str] = &["NEW", "ESTABLISHED", "RELATED", "INVALID", "UNTRACKED"];
+const STATUS: &[&str] = &[
+    "EXPECTED",
+    "SEEN_REPLY",
+    "ASSURED",
+    "CONFIRMED",
+    "SNAT",
+    "DNAT",
+];
+
+/// With what was probably meant.
+pub(super) fn meant(text: String, name: &str, known: &[&str]) -> String {
+    match did_you_mean(name, known.iter().copied()) {
+        Some(hint) => format!("{text}; {hint}"),
+        None => text,
+    }
+}
+
 /// A test of a packet's connection: a list of values as `iptables` writes them, in the words of firewall rules.
 fn connection_test(key: &str, list: &str) -> Result<String, String> {
     let (mut values, mut translated) = (Vec::new(), Vec::new());
@@ -186,8 +236,14 @@ fn connection_test(key: &str, list: &str) -> Result<String, String> {
             translated.push(name);
             continue;
         }
-        ConnTest::parse(key, &name)
-            .map_err(|_| format!("connection {key} '{v}' is not supported"))?;
+        ConnTest::parse(key, &name).map_err(|_| {
+            let known: &[&str] = match key {
+                "state" => STATES,
+                "direction" => &["ORIGINAL", "REPLY"],
+                _ => STATUS,
+            };
+            meant(format!("connection {key} '{v}' is not supported"), v, known)
+        })?;
         values.push(name);
     }
     let plain = format!("ct {key} {}", values.join(","));

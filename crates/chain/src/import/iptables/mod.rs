@@ -9,6 +9,8 @@
 mod changes;
 mod draft;
 mod limit;
+#[cfg(test)]
+mod message_tests;
 mod nat;
 mod options;
 mod questions;

@@ -1,7 +1,7 @@
 //! The options of a rule, as `iptables(8)` and `iptables-extensions(8)` describe them, as expressions of IPFilter.
 
 use super::changes;
-use super::draft::Draft;
+use super::draft::{Draft, meant};
 use super::{Errors, Raw};
 use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, Property, Target};
 use crate::import::mark::MarkOf;
@@ -34,6 +34,44 @@ pub(super) fn words(text: &str) -> Vec<String> {
     out
 }
 
+/// Options that are known.
+const OPTIONS: &[&str] = &[
+    "--source",
+    "--destination",
+    "--protocol",
+    "--in-interface",
+    "--out-interface",
+    "--fragment",
+    "--jump",
+    "--goto",
+    "--match",
+    "--sport",
+    "--dport",
+    "--sports",
+    "--dports",
+    "--ports",
+    "--syn",
+    "--tcp-flags",
+    "--icmp-type",
+    "--icmpv6-type",
+    "--ctstate",
+    "--ctdir",
+    "--ctstatus",
+    "--state",
+    "--src-range",
+    "--dst-range",
+    "--src-type",
+    "--dst-type",
+    "--mark",
+    "--match-set",
+    "--comment",
+    "--ttl-eq",
+    "--ttl-lt",
+    "--ttl-gt",
+    "--pol",
+    "--dir",
+];
+
 /// Understands rules; collects what is wrong with them.
 pub(super) struct Rules<'a> {
     pub family: Family,
@@ -54,7 +92,7 @@ impl Rules<'_> {
     /// What a rule says; `None` if something is wrong with it.
     pub fn rule(&mut self, raw: &Raw<'_>) -> Option<ChainRule> {
         let list = words(raw.text);
-        let mut it = list.iter().map(String::as_str);
+        let mut it = list.iter().map(String::as_str).peekable();
         let mut d = Draft::default();
         let mut not = false;
         let mut errors = Vec::new();
@@ -65,7 +103,10 @@ impl Rules<'_> {
             }
             let result = self.option(w, std::mem::take(&mut not), &mut it, &mut d);
             if let Err(e) = result {
+                let unknown = e.starts_with("option ");
                 errors.push(e);
+                // what follows an option that is not known is its value
+                while unknown && it.next_if(|v| !v.starts_with(['-', '!'])).is_some() {}
                 if w == "-m" || w == "--match" || w == "-j" || w == "--jump" {
                     // its options mean nothing to us
                     break;
@@ -245,7 +286,7 @@ impl Rules<'_> {
                     None => return Ok(None),
                 }
             }
-            _ => return Err(format!("option '{w}' is not supported")),
+            _ => return Err(meant(format!("option '{w}' is not supported"), w, OPTIONS)),
         }))
     }
 
@@ -266,7 +307,9 @@ impl Rules<'_> {
     }
 
     fn protocol(&self, v: &str, not: bool, d: &mut Draft) -> Result<(), String> {
-        match protocol(v)? {
+        let read = protocol(v);
+        d.strange |= read.is_err();
+        match read? {
             Some(p) => {
                 if !not {
                     d.protocol = Some(p);
@@ -404,6 +447,8 @@ impl Rules<'_> {
     fn ports(&mut self, w: &str, v: &str, not: bool, d: &mut Draft) -> Result<(), String> {
         match d.protocol {
             Some(6 | 17) => {}
+            // that has been said
+            _ if d.strange => return Ok(()),
             _ => return Err(format!("'{w}' needs '-p tcp' or '-p udp' before it")),
         }
         let list = v.split(',').map(port_range).collect::<Result<Ports, _>>()?;
@@ -497,7 +542,7 @@ fn tcp_flags(list: &str) -> Result<u32, String> {
 
 fn needs(d: &mut Draft, protocol: u8, what: &str) -> Result<(), String> {
     d.transport = true;
-    if d.protocol == Some(protocol) {
+    if d.protocol == Some(protocol) || d.strange {
         return Ok(());
     }
     Err(format!(

@@ -170,7 +170,7 @@ impl Lists {
         let lines = match group {
             None => lines,
             Some((groups, i)) => {
-                told = lines.for_group(groups, i, self.six);
+                told = lines.for_group(groups, i, (self.six, cx.reader.whole));
                 &told
             }
         };

@@ -139,10 +139,10 @@ impl LineList {
         self.more.is_empty() && self.lines.iter().all(|l| l.onward.is_none())
     }
 
-    /// The list for a group, with questions about connections answered.
-    pub fn for_group(&self, groups: &[Group], number: usize, six: bool) -> LineList {
+    /// The list for a group, with questions about connections answered, as [`for_groups`] makes it.
+    pub fn for_group(&self, groups: &[Group], number: usize, how: (bool, bool)) -> LineList {
         let of = |lines: &[Line]| {
-            let mut lists = for_groups(lines, groups, six).into_iter();
+            let mut lists = for_groups(lines, groups, how).into_iter();
             lists.nth(number).unwrap_or_default()
         };
         let more = self.more.iter().map(|s| match s {

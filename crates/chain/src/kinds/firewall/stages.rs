@@ -54,8 +54,13 @@ impl Lists {
 }
 
 /// Lines for each group, with questions about connections answered. A rule that takes no packet of a group is not in
-/// its list; one that takes none of any is in the last one, so that it is shown.
-pub(super) fn for_groups(lines: &[Line], groups: &[Group], six: bool) -> Vec<Vec<Line>> {
+/// its list; one that takes none of any is in the last one, so that it is shown. What stands behind a rule that takes
+/// everything is left out but where lists are to be `whole`.
+pub(super) fn for_groups(
+    lines: &[Line],
+    groups: &[Group],
+    (six, whole): (bool, bool),
+) -> Vec<Vec<Line>> {
     let mut listed = vec![false; lines.len()];
     let mut out = Vec::new();
     for (number, g) in groups.iter().enumerate() {
@@ -74,7 +79,7 @@ pub(super) fn for_groups(lines: &[Line], groups: &[Group], six: bool) -> Vec<Vec
                 Answered::Always(false) if last && !*listed => "false".to_string(),
                 Answered::Always(false) => continue,
             };
-            closed |= filter == "all";
+            closed |= filter == "all" && !whole;
             *listed = true;
             list.push(Line {
                 text: format!("{} {filter}", l.verdict()),

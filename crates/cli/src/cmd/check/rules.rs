@@ -1,16 +1,16 @@
 //! `onefold check --rules`: rules that never decide, and rules without which nothing would change.
 
+use super::lists::{self, Element, RuleSet};
 use crate::answers::{packet, short};
 use crate::common::{self, thousands};
 use crate::counterexample::hex;
 use crate::progress::Progress;
-use crate::rules::{self, Row};
-use onefold_chain::{Chain, RulePlace};
+use crate::rules::Row;
+use onefold_chain::Chain;
 use onefold_engine::Graph;
 use onefold_verify::answers::findings::{Finding, Findings, Kind, look};
-use onefold_verify::answers::list::{self, World};
+use onefold_verify::answers::list::World;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
 /// Findings of a list that are printed unless all are asked for.
@@ -18,175 +18,132 @@ const SHOWN: usize = 12;
 /// Rules that are named of each.
 const NAMED: usize = 6;
 
-/// A list of rules, and what was found out about it.
-struct List {
-    /// Its element.
-    element: String,
-    /// Elements with the same rules.
-    also: Vec<String>,
-    /// Its rules, by argument.
-    rows: BTreeMap<usize, Row>,
+/// A rule set, and what was found out about it.
+struct Looked {
+    set: RuleSet,
     findings: Findings,
-    /// Frames are Ethernet frames of which IP packets come to the list.
+    /// IP packets come to its lists, not frames.
     ip: bool,
     seconds: f64,
 }
 
-/// All lists of a chain.
+/// All rule sets of a chain.
 pub struct Checked {
-    lists: Vec<List>,
-    /// Lists that cannot be looked at, and why.
-    refused: Vec<(String, String)>,
+    sets: Vec<Looked>,
 }
 
-/// Looks at all lists of rules of a chain.
-pub fn check(chain: &Chain, graph: &mut Graph, quiet: bool) -> Checked {
-    let rows = rules::rows(chain, graph);
-    let mut out = Checked {
-        lists: Vec::new(),
-        refused: Vec::new(),
-    };
-    let mut by_element: Vec<(String, Vec<Row>)> = Vec::new();
-    for r in rows {
-        let name = format!("{}/{}", r.nf, r.element);
-        match by_element.last_mut() {
-            Some((n, l)) if *n == name => l.push(r),
-            _ => by_element.push((name, vec![r])),
-        }
-    }
-    // lists with the same arguments are looked at once: both ways of a firewall
-    let mut same: HashMap<(String, Vec<String>), usize> = HashMap::new();
-    for (element, rows) in by_element {
-        let Some(at) = chain.graph.find(&element) else {
-            continue;
-        };
-        let Some(e) = chain.graph.elements.get(at) else {
-            continue;
-        };
-        let nf = element.split('/').next().unwrap_or("").to_string();
-        let key = (format!("{nf} {}", e.class), e.args.clone());
-        if let Some(l) = same.get(&key).and_then(|i| out.lists.get_mut(*i)) {
-            l.also.push(element);
-            continue;
-        }
+/// Looks at all lists of rules of a chain; `whole` is the same chain, with rules that no packet comes to
+/// ([`onefold_chain::load_whole`]).
+pub fn check(chain: &Chain, whole: &Chain, graph: &mut Graph, quiet: bool) -> Checked {
+    let one = |set: RuleSet| {
         let begun = Instant::now();
-        let groups = groups(chain, &element, &rows);
-        if groups.is_empty() {
-            continue;
-        }
-        let worlds = match list::of_element(&chain.graph, at) {
-            Ok(w) => w,
-            Err(e) => {
-                out.refused.push((element, e.to_string()));
-                continue;
-            }
-        };
-        let mut progress = Progress::new(groups.len() as u64, quiet);
-        let findings = look(&worlds, &groups, &mut |n| {
+        let mut progress = Progress::new(set.rules.len() as u64, quiet);
+        let mut findings = look(&set.worlds, &set.rules, &set.policies, &mut |n| {
             progress.at(n as u64, || {
-                format!("rules of {}", thousands(groups.len() as u64))
+                format!("rules of {}", thousands(set.rules.len() as u64))
             });
             true
         });
         progress.finish();
-        same.insert(key, out.lists.len());
-        out.lists.push(List {
-            element,
-            also: Vec::new(),
-            rows: rows
-                .into_iter()
-                .filter_map(|r| Some((r.argument?, r)))
-                .collect(),
+        findings.all.retain(|f| !set.open.contains(&f.rule));
+        let open = set.open.iter().filter(|a| !findings.unknown.contains(a));
+        let open: Vec<usize> = open.copied().collect();
+        findings.unknown.extend(open);
+        Looked {
+            ip: set.worlds.first().is_some_and(|w| w.world != World::Frames),
             findings,
-            ip: worlds.first().is_some_and(|w| w.world != World::Frames),
+            set,
             seconds: begun.elapsed().as_secs_f64(),
-        });
-    }
-    out
-}
-
-/// The arguments of each of the operator's rules: one, or where chains of a rule set have made several of one rule, all
-/// of them.
-fn groups(chain: &Chain, element: &str, rows: &[Row]) -> Vec<Vec<usize>> {
-    let (nf, local) = element.split_once('/').unwrap_or(("", element));
-    let listed = chain.functions.iter().find(|f| f.name == nf);
-    let listed: Vec<_> = listed
-        .map_or(&[][..], |f| &f.rules)
-        .iter()
-        .filter(|r| r.element == local)
-        .collect();
-    if listed.is_empty() {
-        let rules = rows.iter().filter(|r| !r.policy).filter_map(|r| r.argument);
-        return rules.map(|a| vec![a]).collect();
-    }
-    let mut of: HashMap<&RulePlace, usize> = HashMap::new();
-    let mut all: Vec<Vec<usize>> = Vec::new();
-    for r in listed.into_iter().filter(|r| !r.policy) {
-        let place = r.place.as_deref();
-        let known = place.and_then(|p| of.get(p)).and_then(|i| all.get_mut(*i));
-        match known {
-            Some(g) => g.push(r.argument),
-            None => {
-                if let Some(p) = place {
-                    of.insert(p, all.len());
-                }
-                all.push(vec![r.argument]);
-            }
         }
+    };
+    let sets = lists::all(chain, whole, graph);
+    Checked {
+        sets: sets.into_iter().map(one).collect(),
     }
-    all
 }
 
 impl Checked {
     /// How many findings there are.
     pub fn findings(&self) -> usize {
-        self.lists.iter().map(|l| l.findings.all.len()).sum()
+        self.sets.iter().map(|l| l.findings.all.len()).sum()
     }
 
     /// For machines: `findings[]`, and `lists[]` with what was looked at.
     pub fn json(&self) -> (Value, Value) {
         let mut findings = Vec::new();
         let mut lists = Vec::new();
-        for l in &self.lists {
+        for l in &self.sets {
             findings.extend(l.findings.all.iter().map(|f| l.json(f)));
-            lists.push(json!({
-                "element": l.element,
-                "also": l.also,
-                "rules": l.findings.looked,
-                "findings": l.findings.all.len(),
-                "unknown": l.findings.unknown.iter().map(|a| l.rule_json(Some(*a))).collect::<Vec<_>>(),
-                "seconds": l.seconds,
-            }));
-        }
-        for (element, why) in &self.refused {
-            lists.push(json!({ "element": element, "refused": why }));
+            if let Some((element, also)) = split(&l.names(&|_| true)) {
+                lists.push(json!({
+                    "element": element,
+                    "also": also,
+                    "rules": l.findings.looked,
+                    "findings": l.findings.all.len(),
+                    "unknown": l.findings.unknown.iter().map(|a| l.rule_json(Some(*a))).collect::<Vec<_>>(),
+                    "seconds": l.seconds,
+                }));
+            }
+            for (element, why) in &l.set.refused {
+                lists.push(json!({ "element": element, "refused": why }));
+            }
         }
         (findings.into(), lists.into())
     }
 
     /// For people.
     pub fn print(&self, chain: &str, all: bool) {
-        if self.lists.is_empty() && self.refused.is_empty() {
+        if self.sets.is_empty() {
             crate::say!("no rules: the chain has no list of rules of the operator's");
         }
-        for l in &self.lists {
-            l.print(chain, all);
-        }
-        for (element, why) in &self.refused {
-            crate::say!("{element}: not looked at: {why}");
+        for l in &self.sets {
+            if !l.set.elements.is_empty() {
+                l.print(chain, all);
+            }
+            for (element, why) in &l.set.refused {
+                crate::say!("{element}: not looked at: {why}");
+            }
         }
     }
 }
 
-impl List {
+/// The first one, and the others.
+fn split(names: &[String]) -> Option<(&String, &[String])> {
+    names.split_first()
+}
+
+impl Looked {
     fn row(&self, argument: Option<usize>) -> Option<&Row> {
-        self.rows.get(&argument?)
+        self.set.rows.get(&argument?)
+    }
+
+    /// The elements of some lists.
+    fn names(&self, is: &dyn Fn(usize) -> bool) -> Vec<String> {
+        let all = self.set.elements.iter().enumerate();
+        let names = |e: &Element| [vec![e.name.clone()], e.also.clone()].concat();
+        all.filter(|(i, _)| is(*i))
+            .flat_map(|(_, e)| names(e))
+            .collect()
+    }
+
+    /// The list that a finding's packet is for, and all others that have the rule.
+    fn lists(&self, f: &Finding) -> (String, Vec<String>) {
+        let first = self.set.of_world.get(f.list).copied().unwrap_or(0);
+        let rule = self.set.rules.iter().find(|r| r.first() == Some(&f.rule));
+        let has = |i: usize| {
+            let mut all = rule.into_iter().flatten();
+            all.any(|a| self.set.lines.contains(&(i, *a)))
+        };
+        let mut all = self.names(&|i| i == first);
+        all.extend(self.names(&|i| i != first && has(i)));
+        let also = all.split_off(1.min(all.len()));
+        (all.pop().unwrap_or_default(), also)
     }
 
     fn rule_json(&self, argument: Option<usize>) -> Value {
         match self.row(argument) {
             Some(r) => json!({
-                "argument": argument,
+                "argument": r.argument,
                 "file": r.loc.file.as_ref(),
                 "line": r.loc.line,
                 "column": r.loc.column,
@@ -201,10 +158,11 @@ impl List {
     }
 
     fn json(&self, f: &Finding) -> Value {
+        let (element, also) = self.lists(f);
         let mut v = self.rule_json(Some(f.rule));
         v["kind"] = f.kind.name().into();
-        v["element"] = self.element.as_str().into();
-        v["also"] = self.also.as_slice().into();
+        v["element"] = element.into();
+        v["also"] = also.into();
         v["by"] = f.by.iter().map(|b| self.rule_json(*b)).collect();
         v["rules_by"] = f.of.into();
         v["rules_by_more"] = f.more.into();
@@ -222,9 +180,12 @@ impl List {
     }
 
     fn print(&self, chain: &str, all: bool) {
-        let also = match self.also.is_empty() {
-            true => String::new(),
-            false => format!(" (and {})", self.also.join(", ")),
+        let names = self.names(&|_| true);
+        let (element, also) = match names.as_slice() {
+            [] => return,
+            [one] => (one, String::new()),
+            [one, two] => (one, format!(" (and {two})")),
+            [one, more @ ..] => (one, format!(" (and {} lists more)", more.len())),
         };
         let (n, found) = (self.findings.looked as u64, self.findings.all.len());
         let count = |k: Kind| self.findings.all.iter().filter(|f| f.kind == k).count();
@@ -243,8 +204,7 @@ impl List {
             _ => told.join(", "),
         };
         crate::say!(
-            "{}{also}: {} rules: {told} ({:.1} s)",
-            self.element,
+            "{element}{also}: {} rules: {told} ({:.1} s)",
             thousands(n),
             self.seconds
         );
@@ -280,7 +240,9 @@ impl List {
         let rule = self.words(Some(f.rule));
         crate::say!("  {rule}");
         let says = match (f.kind, f.behind) {
-            (Kind::NeverMatches, _) => "never matches: no packet is what it asks for",
+            (Kind::NeverMatches, _) => {
+                "never matches: no packet that comes to it is what it asks for"
+            }
             (Kind::Contradicted, _) => {
                 "never decides: rules before it take all its packets, and do the opposite"
             }
