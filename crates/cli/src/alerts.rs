@@ -127,6 +127,33 @@ fn action(blocked: bool) -> &'static str {
     }
 }
 
+impl Alerts {
+    /// The rule's number, where it has one.
+    pub fn sid(&self) -> Option<u64> {
+        self.signature.sid
+    }
+    /// What it says.
+    pub fn message(&self) -> &str {
+        &self.signature.message
+    }
+    /// What became of the packets: `allowed` or `blocked`.
+    pub fn action(&self) -> &'static str {
+        action(self.verdict == "deny")
+    }
+    /// The network function.
+    pub fn function(&self) -> &str {
+        &self.nf
+    }
+    /// `file:line`.
+    pub fn place(&self) -> String {
+        format!("{}:{}", self.file, self.line)
+    }
+    /// Packets, and their bytes.
+    pub fn count(&self) -> (u64, u64) {
+        (self.packets, self.bytes)
+    }
+}
+
 /// The table for people; nothing where there are none.
 pub fn print(all: &[Alerts]) {
     if all.is_empty() {

@@ -6,6 +6,7 @@ use crate::common::ChainArgs;
 use crate::control::ControlArgs;
 use crate::deploy::VerifyArgs;
 use crate::dropped;
+use crate::history::History;
 use crate::live::Poll;
 use crate::log::LogArgs;
 use crate::ports::{DpdkSetup, PortArg};
@@ -17,6 +18,7 @@ use onefold_chain::Chain;
 use onefold_engine::Graph;
 use onefold_engine::program::ProgramRunner;
 use onefold_engine::shadow::Shadow;
+use onefold_packet::Timestamp;
 
 impl Args {
     /// The chain.
@@ -84,6 +86,11 @@ impl Args {
     #[cfg(debug_assertions)]
     pub fn reload_fault(&self) -> Option<usize> {
         self.reload_fault
+    }
+    /// Where what happens when is noted, if somebody is to see it.
+    pub(super) fn history(&self) -> Option<History> {
+        let wanted = self.html.is_some();
+        wanted.then(|| History::new(Timestamp::ZERO))
     }
     /// Most packets that go in together.
     pub fn batch_size(&self) -> usize {

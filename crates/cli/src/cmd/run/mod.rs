@@ -10,6 +10,7 @@ use crate::alerts;
 use crate::common::{self, ChainArgs};
 use crate::control::{self, ControlArgs, OpenPort};
 use crate::deploy::{Renewal, Verdict, Verification, Verifier, VerifyArgs};
+use crate::links::{self, LinkCount};
 use crate::live::{self, LivePlan, Poll};
 use crate::log::{self, LogArgs};
 use crate::ports::{PortArg, Receivers, port_arg};
@@ -203,7 +204,8 @@ pub struct Args {
     /// Let the clock run on for this long after the last packet
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]
     linger: f64,
-    /// Writes a self-contained HTML page: rates, ports, drops by reason, the graph
+    /// Writes a self-contained HTML page: the functions with packets and drops, rates, ports, drops by reason over
+    /// time, traffic classes, rules by hits, alerts
     #[arg(long, value_name = "FILE")]
     html: Option<std::path::PathBuf>,
     /// Shows every rule of the operator's with the packets and bytes that it decided about, list by list, as `iptables
@@ -252,6 +254,7 @@ fn plan(args: &Args, clock: Clock, adapter: Option<Adapter>, attached: &[Attache
         limit: args.limit,
         linger: Timestamp::from_secs_f64(args.linger.clamp(0.0, 1e9)),
         quiet: args.quiet,
+        history: args.history(),
         part: None,
     }
 }
@@ -339,7 +342,9 @@ fn carry_out(args: &Args) -> Result<u8> {
     differences.finish()?;
     report::log(&outcome, outcome.totals.balanced());
     let (chain, synthesized, earlier) = run.end(&renewal);
-    let listed = rules::rows(&chain, runner.runner_mut().graph_mut());
+    let graph = runner.runner_mut().graph_mut();
+    let listed = rules::rows(&chain, graph);
+    let links = links::counts(&chain, graph);
     let handlers = arguments::read(args, runner.runner_mut().graph_mut());
     let mut shadow = runner.report();
     shadow.compared += earlier.compared;
@@ -358,6 +363,7 @@ fn carry_out(args: &Args) -> Result<u8> {
         made: made.as_ref(),
         matchers: &matchers,
         rules: &listed,
+        links: &links,
         handlers: &handlers,
     };
     told.print(args, &differences)?;
@@ -386,6 +392,7 @@ struct Told<'a> {
     made: Option<&'a Made<'a>>,
     matchers: &'a [(String, String)],
     rules: &'a [rules::Row],
+    links: &'a [LinkCount],
     handlers: &'a [(String, String)],
 }
 
@@ -397,6 +404,7 @@ impl Told<'_> {
             made,
             matchers,
             rules: listed,
+            links,
             handlers,
         } = *self;
         let found = alerts::table(chain, listed);
@@ -404,12 +412,21 @@ impl Told<'_> {
             eprintln!("warning: {w}");
         }
         if let Some(file) = &args.html {
-            std::fs::write(file, crate::html::run_page(chain, outcome))?;
+            let ran = crate::html::Ran {
+                chain,
+                outcome,
+                made,
+                links,
+                rules: listed,
+                alerts: &found,
+            };
+            std::fs::write(file, crate::html::run_page(&ran))?;
         }
         if args.json {
             let mut v = json(outcome, args.mode, made);
             v["matchers"] = common::matchers_json(matchers);
             if let Some(all) = v.as_object_mut() {
+                all.insert("links".into(), links::json(links));
                 all.insert("rules".into(), rules::json(listed).into());
                 all.insert("alerts".into(), alerts::json(&found));
                 all.insert("handlers".into(), arguments::handlers_json(handlers));
@@ -559,9 +576,12 @@ fn share(s: &str) -> Result<f64, String> {
 
 /// A program that ran.
 pub struct Made<'a> {
-    graph: &'a Graph,
-    synthesized: &'a Synthesized,
-    verification: &'a Verification,
+    /// The chain's graph.
+    pub graph: &'a Graph,
+    /// The program.
+    pub synthesized: &'a Synthesized,
+    /// What is known of it.
+    pub verification: &'a Verification,
     /// About the programs that followed it.
     renewals: &'a [Verdict],
     /// If anything was compared.

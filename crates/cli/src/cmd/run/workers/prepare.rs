@@ -239,6 +239,7 @@ fn plan(args: &Args, adapter: Option<Adapter>, part: Part, quiet: bool, common: 
         limit: None,
         linger: Timestamp::from_secs_f64(args.linger.clamp(0.0, 1e9)),
         quiet,
+        history: args.history(),
         part: Some(part),
     }
 }

@@ -5,6 +5,7 @@ use super::dispatch::Done;
 use super::{Args, Ended, Scaling};
 use crate::alerts;
 use crate::common;
+use crate::links;
 use crate::merge;
 use crate::runner::Outcome;
 use anyhow::{Result, bail};
@@ -52,11 +53,13 @@ pub fn tell_all(
         d.add_to(&mut outcome);
     }
     let mut listed = Vec::new();
+    let mut crossed = Vec::new();
     let mut mismatches = 0;
     let mut matchers = Vec::new();
     for e in ended.iter_mut() {
-        let rows = rules::rows(&e.chain, e.runner.runner_mut().graph_mut());
-        merge::rows(&mut listed, rows);
+        let graph = e.runner.runner_mut().graph_mut();
+        links::add(&mut crossed, links::counts(&e.chain, graph));
+        merge::rows(&mut listed, rules::rows(&e.chain, graph));
         mismatches += e.runner.report().mismatches + e.earlier.1;
         if matchers.is_empty() {
             matchers = common::matchers(e.runner.runner_mut().graph_mut());
@@ -82,13 +85,22 @@ pub fn tell_all(
     for w in &outcome.warnings {
         eprintln!("warning: {w}");
     }
-    if let Some(file) = &args.html {
-        std::fs::write(file, crate::html::run_page(&first.chain, &outcome))?;
-    }
     let found = alerts::table(&first.chain, &listed);
+    if let Some(file) = &args.html {
+        let ran = crate::html::Ran {
+            chain: &first.chain,
+            outcome: &outcome,
+            made: made.as_ref(),
+            links: &crossed,
+            rules: &listed,
+            alerts: &found,
+        };
+        std::fs::write(file, crate::html::run_page(&ran))?;
+    }
     if args.json {
         let mut v = report::json(&outcome, mode, made.as_ref());
         if let Some(all) = v.as_object_mut() {
+            all.insert("links".into(), links::json(&crossed));
             all.insert("rules".into(), rules::json(&listed).into());
             all.insert("alerts".into(), alerts::json(&found));
             all.insert("matchers".into(), common::matchers_json(&matchers));

@@ -1,0 +1,58 @@
+//! Packets that crossed the links between network functions. Each link's elements count them, whichever level took the
+//! packets.
+
+use onefold_chain::Chain;
+use onefold_engine::Graph;
+use serde_json::{Value, json};
+
+/// A link, one way, and what crossed it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkCount {
+    /// `fw[1]`
+    pub from: String,
+    /// `router[0]`
+    pub to: String,
+    /// The elements that it consists of, and the packets of each.
+    pub elements: Vec<(String, u64)>,
+}
+
+impl LinkCount {
+    /// Packets.
+    pub fn packets(&self) -> u64 {
+        self.elements.iter().map(|e| e.1).sum()
+    }
+}
+
+/// The links of a chain, in the order of the chain file. The graph has been told of all packets.
+pub fn counts(chain: &Chain, graph: &mut Graph) -> Vec<LinkCount> {
+    let mut crossed = |element: &String| {
+        let said = graph.read_handler(&format!("{element}.count"));
+        let packets = said.ok().and_then(|n| n.trim().parse().ok());
+        (element.clone(), packets.unwrap_or(0))
+    };
+    let one = |l: &onefold_chain::LinkInfo| LinkCount {
+        from: l.from.clone(),
+        to: l.to.clone(),
+        elements: l.elements.iter().map(&mut crossed).collect(),
+    };
+    chain.links.iter().map(one).collect()
+}
+
+/// Adds what crossed another worker's links: all have the same ones, in the same order.
+pub fn add(all: &mut Vec<LinkCount>, more: Vec<LinkCount>) {
+    if all.is_empty() {
+        *all = more;
+        return;
+    }
+    for (a, b) in all.iter_mut().zip(more) {
+        for (x, y) in a.elements.iter_mut().zip(b.elements) {
+            x.1 += y.1;
+        }
+    }
+}
+
+/// For machines.
+pub fn json(all: &[LinkCount]) -> Value {
+    let one = |l: &LinkCount| json!({ "from": l.from, "to": l.to, "packets": l.packets() });
+    all.iter().map(one).collect()
+}
