@@ -44,12 +44,14 @@
   };
   const scale = (box, width, height) => Math.min(width / box[2], height / box[3], LARGEST);
   const best = (width, height) => {
-    let found = arrange(0);
-    for (let columns = 1; columns <= layers; columns++) {
-      const a = arrange(columns);
-      if (scale(a.box, width, height) > scale(found.box, width, height) * 1.02) found = a;
+    const all = [];
+    for (let columns = 0; columns <= layers; columns++) {
+      const a = arrange(columns), k = scale(a.box, width, height);
+      all.push({ ...a, k, high: a.box[3] * k });
     }
-    return found;
+    const most = Math.max(...all.map((a) => a.k));
+    // of those that can be read alike the lowest: the page goes on below
+    return all.filter((a) => a.k >= Math.min(most, 1) * 0.8).sort((a, b) => a.high - b.high)[0];
   };
   // where the line from inside a box to a place leaves the box
   const border = ([x, y], [cx, cy], [tx, ty]) => {
@@ -136,6 +138,11 @@
     view = [view[0] + view[2] * fx * (1 - k), view[1] + view[3] * fy * (1 - k), view[2] * k, view[3] * k];
     show();
   };
+  // as high as what is to be seen needs, within the window
+  const room = (box, least) => {
+    const [width] = size(), most = innerHeight * 0.75;
+    svg.style.height = `${Math.max(Math.min(box[3] * scale(box, width, most), most), least)}px`;
+  };
   const change = (to) => {
     svg.dataset.view = to;
     $("by-function").setAttribute("aria-pressed", to === "functions");
@@ -152,14 +159,13 @@
     // lines round boxes may lead beyond them
     const drawn = $("functions").getBBox();
     whole = [drawn.x - 10, drawn.y - 10, drawn.width + 20, drawn.height + 20];
-    svg.style.height = `${Math.max(Math.min(whole[3] * scale(whole, width, most), most), 150)}px`;
+    room(whole, 150);
     fit(whole);
     hint("Click a function to see its elements.");
   };
   const all = () => {
     if (svg.dataset.view !== "elements") {
       change("elements");
-      svg.style.height = "";
       hint("Click an element for its configuration.");
     }
     whole = elements;
@@ -169,12 +175,16 @@
     const r = frames(name)?.querySelector("rect");
     return r && ["x", "y", "width", "height"].map((k) => Number(r.getAttribute(k)));
   };
-  const close = ([x, y, w, h]) => fit([x - 16, y - 16, w + 32, h + 32]);
+  const close = ([x, y, w, h]) => {
+    const box = [x - 16, y - 16, w + 32, h + 32];
+    room(box, 280);
+    fit(box);
+  };
   // a function's elements
   const enter = (n) => {
     all();
     const f = frame(n.name);
-    f ? close(f) : fit(elements);
+    close(f || elements);
     tell(n);
   };
 
@@ -244,6 +254,7 @@
     $("found").textContent = q ? `${hits} found` : "";
     if (at >= 0) {
       all();
+      room(elements, innerHeight * 0.75);
       const m = place(at), f = frame(nodes[at].nf), [width, height] = size();
       const w = Math.min(f ? f[2] + 40 : 600, width), h = (w * height) / width;
       fit([m.e + 75 - w / 2, m.f + 18 - h / 2, w, h]);
@@ -251,7 +262,7 @@
   });
 
   $("by-function").onclick = functions;
-  $("by-element").onclick = () => { all(); fit(elements); };
+  $("by-element").onclick = () => { all(); close(elements); };
   $("fit").onclick = () => fit(whole);
   $("in").onclick = () => zoom(1 / 1.4, 0.5, 0.5);
   $("out").onclick = () => zoom(1.4, 0.5, 0.5);
@@ -260,7 +271,7 @@
     // bars of a phone's browser come and go
     if (innerWidth === width) return;
     width = innerWidth;
-    svg.dataset.view === "functions" ? functions() : fit(whole);
+    svg.dataset.view === "functions" ? functions() : close(whole);
   });
   // elements, by number, are lit: they are shown, with what is between them
   window.showElements = (list) => {

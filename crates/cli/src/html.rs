@@ -5,6 +5,7 @@ use onefold_chain::Chain;
 use overview::Counted;
 use std::fmt::Write;
 
+mod among;
 mod answer;
 mod bench;
 mod experiment;

@@ -1,6 +1,7 @@
 //! The first part of the page of `onefold explain --html`: what the chain lets through from where to where, what it
 //! changes, what it drops, and what that costs.
 
+use super::among::Among;
 use super::{card, esc};
 use crate::common::thousands;
 use crate::explain::{Class, Explained, Fate, kinds};
@@ -95,6 +96,7 @@ fn exits_of<'x>(
 struct Way {
     classes: usize,
     filters: usize,
+    among: Among,
     /// The first ones.
     shown: Vec<String>,
     /// What is done, in order of first mention: a field and its values, or something else.
@@ -105,8 +107,12 @@ impl Way {
     /// One of the things that are done to a class.
     fn does(&mut self, what: &str) {
         let (field, value) = match what.split_once(" = ") {
+            // what is IPv4 stays IPv4
+            Some(("eth.type", "0x0800" | "0x86dd")) => return,
+            // a slot of the program
+            Some((field, value)) if is_slot(value) => (field, "as bound"),
             Some((field, value)) => (field, value),
-            None if what.contains("checksum") || what.contains("binding") => (what, ""),
+            None if what.contains("checksum") || what.contains("finds or makes") => (what, ""),
             None => return,
         };
         let at = match self.changes.iter().position(|c| c.0 == field) {
@@ -132,6 +138,12 @@ impl Way {
         };
         self.changes.iter().map(one).collect()
     }
+}
+
+/// `s12`: a value that is known at run time only.
+fn is_slot(value: &str) -> bool {
+    let number = value.strip_prefix('s');
+    number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// Stages that packets may come to from this one, which is one of them.
@@ -168,6 +180,7 @@ fn ways<'x>(x: &'x Explained<'_>) -> BTreeMap<(&'x str, &'x str), Way> {
                 let room = FILTERS.saturating_sub(way.shown.len());
                 let first = c.rules.iter().take(room);
                 way.shown.extend(first.map(|r| x.filter(c.stage, *r)));
+                c.rules.iter().for_each(|r| way.among.add(x, c.stage, *r));
             }
         }
     }
@@ -188,15 +201,18 @@ pub fn section(b: &mut String, x: &Explained<'_>) {
     for ((from, to), way) in &ways {
         // writing to a String cannot fail
         let _ = write!(b, "<tr><td><b>{}</b><td><b>{}</b><td>", esc(from), esc(to));
+        list(b, &way.among.told(x));
+        let _ = write!(
+            b,
+            "<details><summary>{} filters, {} classes</summary>",
+            thousands(way.filters as u64),
+            thousands(way.classes as u64)
+        );
         list(b, &way.shown);
         if way.filters > way.shown.len() {
-            let _ = write!(
-                b,
-                "<p class=\"mut\">{} filters of {} classes in all</p>",
-                thousands(way.filters as u64),
-                thousands(way.classes as u64)
-            );
+            b.push_str("<p class=\"mut\">and so on: all are under the classes below</p>");
         }
+        b.push_str("</details>");
         b.push_str("<td>");
         match way.changes() {
             none if none.is_empty() => b.push_str("nothing"),

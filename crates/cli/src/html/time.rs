@@ -53,7 +53,7 @@ fn layers(h: &History) -> Vec<Layer<'_>> {
 /// A time, as short as it can be told beside others of this plot.
 fn seconds(s: f64, width: f64) -> String {
     match width {
-        w if w < 0.01 => format!("{s:.3} s"),
+        w if w < 0.01 => format!("{s:.4} s"),
         w if w < 1.0 => format!("{s:.2} s"),
         _ => format!("{s:.0} s"),
     }
