@@ -33,21 +33,25 @@ impl Series {
         self.counts.iter().sum()
     }
 
-    /// There were so many at this look: those that are new are divided evenly among the stretches since the last one,
-    /// whose numbers these are.
-    fn look(&mut self, total: u64, (first, last): (usize, usize)) {
+    /// There were so many at this look: those that are new are divided evenly over the time since the last one.
+    fn look(&mut self, total: u64, since: &Since) {
         let new = total.saturating_sub(self.seen);
         self.seen = self.seen.max(total);
         if new == 0 {
             return;
         }
-        if self.counts.len() <= last {
-            self.counts.resize(last + 1, 0);
+        if self.counts.len() <= since.last {
+            self.counts.resize(since.last + 1, 0);
         }
-        let places = (last - first + 1) as u64;
-        let upto = |i: u64| (u128::from(new) * u128::from(i) / u128::from(places)) as u64;
-        for (i, c) in (0..places).zip(self.counts.iter_mut().skip(first)) {
-            *c += upto(i + 1) - upto(i);
+        let mut before = 0;
+        for (i, c) in self.counts.iter_mut().enumerate().skip(since.first) {
+            // all of them by the end of the last stretch
+            let by_now = match i == since.last {
+                true => new,
+                false => since.share(new, i),
+            };
+            *c += by_now - before;
+            before = by_now;
         }
     }
 
@@ -67,6 +71,26 @@ impl Series {
     }
 }
 
+/// The time since the last look: from when to when, in nanoseconds since the run began, and in which stretches.
+struct Since {
+    from: i64,
+    to: i64,
+    width: i64,
+    first: usize,
+    last: usize,
+}
+
+impl Since {
+    /// Of so many packets those that had come by the end of a stretch, but the last one.
+    fn share(&self, new: u64, stretch: usize) -> u64 {
+        let end = (stretch as i64 + 1).saturating_mul(self.width);
+        let part = end.clamp(self.from, self.to) - self.from;
+        let whole = (self.to - self.from).max(1);
+        let share = u128::from(new) * u128::from(part.unsigned_abs());
+        u64::try_from(share / u128::from(whole.unsigned_abs())).unwrap_or(new)
+    }
+}
+
 /// See the module's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct History {
@@ -75,6 +99,8 @@ pub struct History {
     width: i64,
     /// The stretch of the last look.
     at: usize,
+    /// When that was, in nanoseconds since it began.
+    looked: i64,
     /// No look is due before this.
     next: Timestamp,
     /// Packets that came in.
@@ -150,6 +176,7 @@ impl History {
             begun: now,
             width: WIDTH,
             at: 0,
+            looked: 0,
             next: Timestamp(now.0.saturating_add(WIDTH)),
             packets_in: Series::default(),
             packets_out: Series::default(),
@@ -200,9 +227,17 @@ impl History {
         let end = (self.at as i64 + 1).saturating_mul(self.width);
         let end = end.max(since.saturating_add(1));
         self.next = Timestamp(self.begun.0.saturating_add(end));
-        let among = (first, self.at);
-        self.packets_in.look(so_far.packets_in, among);
-        self.packets_out.look(so_far.packets_out, among);
+        let from = self.looked;
+        self.looked = since.max(from);
+        let among = Since {
+            from,
+            to: self.looked,
+            width: self.width,
+            first,
+            last: self.at,
+        };
+        self.packets_in.look(so_far.packets_in, &among);
+        self.packets_out.look(so_far.packets_out, &among);
         let mut others = 0;
         for (reason, n) in &so_far.drops {
             let known = self.drops.contains_key(reason);
@@ -211,11 +246,11 @@ impl History {
                 continue;
             }
             let series = self.drops.entry(reason.clone()).or_default();
-            series.look(*n, among);
+            series.look(*n, &among);
         }
         if others > 0 {
             let series = self.drops.entry(OTHERS.to_string()).or_default();
-            series.look(others, among);
+            series.look(others, &among);
         }
     }
 
@@ -267,8 +302,8 @@ mod tests {
     fn what_came_between_two_looks_is_divided_evenly() {
         let mut h = History::new(Timestamp::ZERO);
         h.look(Timestamp(100_000), &so_far(10, &[("fw: denied", 3)]));
-        h.look(Timestamp(400_000), &so_far(20, &[("fw: denied", 3)]));
-        assert_eq!(h.packets_in.counts(), [12, 3, 2, 3]);
+        h.look(Timestamp(350_000), &so_far(20, &[("fw: denied", 3)]));
+        assert_eq!(h.packets_in.counts(), [10, 4, 4, 2]);
         assert_eq!(h.drops["fw: denied"].counts(), [3]);
         assert_eq!((h.len(), h.seconds()), (4, 0.0001));
     }

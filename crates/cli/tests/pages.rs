@@ -16,7 +16,15 @@ const SIZES: [(u32, u32); 2] = [(400, 800), (1400, 900)];
 fn isp_edge(dir: &Path, more: &[&str]) -> (PathBuf, Value) {
     let (capture, page) = (dir.join("lan.pcap"), dir.join("run.html"));
     let (capture, file) = (capture.to_str().unwrap(), page.to_str().unwrap());
-    let gen_args = ["gen", "--for", "isp-edge", "--out", capture, "--packets", "3000"];
+    let gen_args = [
+        "gen",
+        "--for",
+        "isp-edge",
+        "--out",
+        capture,
+        "--packets",
+        "3000",
+    ];
     run(&root(), 0, &gen_args);
     let input = format!("lan={capture}");
     let args = ["run", "isp-edge", "--in", &input, "--html", file, "-q"];
@@ -203,7 +211,11 @@ fn drops_over_time_add_up() {
         assert_eq!(sum(&time["out"]), v["packets_out"], "{more:?}");
         let mut want: BTreeMap<String, u64> = BTreeMap::new();
         for d in v["drops_by_element"].as_array().unwrap() {
-            let told = format!("{}: {}", d["nf"].as_str().unwrap(), d["reason"].as_str().unwrap());
+            let told = format!(
+                "{}: {}",
+                d["nf"].as_str().unwrap(),
+                d["reason"].as_str().unwrap()
+            );
             *want.entry(told).or_default() += d["packets"].as_u64().unwrap();
         }
         let got: BTreeMap<String, u64> = (time["drops"].as_object().unwrap().iter())
@@ -215,9 +227,14 @@ fn drops_over_time_add_up() {
         assert!((10..=120).contains(&stretches), "{time}");
         let covered = stretches as f64 * time["stretch_seconds"].as_f64().unwrap();
         assert!(covered >= v["capture_seconds"].as_f64().unwrap(), "{time}");
-        assert!(counts(&time["in"]).iter().filter(|n| **n > 0).count() > 5, "{time}");
+        assert!(
+            counts(&time["in"]).iter().filter(|n| **n > 0).count() > 5,
+            "{time}"
+        );
         let bars = html.split("data-n=\"").skip(1);
-        let drawn: u64 = bars.map(|b| b.split('"').next().unwrap().parse::<u64>().unwrap()).sum();
+        let drawn: u64 = bars
+            .map(|b| b.split('"').next().unwrap().parse::<u64>().unwrap())
+            .sum();
         assert_eq!(drawn, v["dropped"].as_u64().unwrap(), "{more:?}");
     }
 }
@@ -232,7 +249,15 @@ fn parts(html: &str, ids: &[&str]) {
 
 #[test]
 fn the_parts_of_a_runs_page() {
-    const PARTS: [&str; 7] = ["graph", "drops", "over-time", "ports", "alerts", "rules", "classes"];
+    const PARTS: [&str; 7] = [
+        "graph",
+        "drops",
+        "over-time",
+        "ports",
+        "alerts",
+        "rules",
+        "classes",
+    ];
     let dir = temp("pages-parts");
     let (page, v) = isp_edge(&dir, &[]);
     let html = std::fs::read_to_string(&page).unwrap();
@@ -241,11 +266,17 @@ fn the_parts_of_a_runs_page() {
     let rules = v["rules"].as_array().unwrap();
     let most = rules.iter().max_by_key(|r| r["packets"].as_u64()).unwrap();
     let n = most["packets"].as_u64().unwrap();
-    assert!(html.contains(&format!("<tr><td class=\"n\">{n}<td class=\"n\">")), "{most}");
+    assert!(
+        html.contains(&format!("<tr><td class=\"n\">{n}<td class=\"n\">")),
+        "{most}"
+    );
     let hit = rules.iter().filter(|r| r["packets"] != 0).count();
     assert!(html.contains(&format!("{hit} of {} rules had packets", rules.len())));
     let class = &v["classes"][0];
-    let row = format!("<tr><td>{}.{}<td class=\"n\">", class["stage"], class["action"]);
+    let row = format!(
+        "<tr><td>{}.{}<td class=\"n\">",
+        class["stage"], class["action"]
+    );
     assert!(html.contains(&row), "{row}");
     assert!(html.contains("No rule on payloads has alerted"));
     let (page, _) = isp_edge(&dir, &["--mode", "reference"]);
@@ -253,7 +284,15 @@ fn the_parts_of_a_runs_page() {
     parts(&html, &PARTS);
     assert!(html.contains("There was no program"));
     let dir = alerting("pages-alerts");
-    let args = ["run", "chain.yaml", "-q", "--in", "lan=lan.pcap", "--html", "p.html"];
+    let args = [
+        "run",
+        "chain.yaml",
+        "-q",
+        "--in",
+        "lan=lan.pcap",
+        "--html",
+        "p.html",
+    ];
     run(&dir, 0, &args);
     let html = std::fs::read_to_string(dir.join("p.html")).unwrap();
     parts(&html, &PARTS);
@@ -269,18 +308,35 @@ fn the_answer_comes_first() {
     let file = page.to_str().unwrap();
     run(&root(), 0, &["explain", "napt-fw-lb", "--html", file]);
     let html = std::fs::read_to_string(&page).unwrap();
-    parts(&html, &["answer", "dropped", "costs", "graph", "classes", "inside"]);
+    parts(
+        &html,
+        &["answer", "dropped", "costs", "graph", "classes", "inside"],
+    );
     let begin = html.find("id=\"answer\"").unwrap();
     let answer = &html[begin..html.find("id=\"dropped\"").unwrap()];
     for (to, which, changed) in [
         ("tcp", "IPv4 TCP", "ip.ttl = ip.ttl - 1"),
-        ("servers", "IPv4 UDP: udp.dport = 1234", "ip.ttl = ip.ttl - 3"),
+        (
+            "servers",
+            "IPv4 UDP: udp.dport = 1234",
+            "ip.ttl = ip.ttl - 3",
+        ),
     ] {
         let row = format!("<tr><td><b>clients</b><td><b>{to}</b><td>");
-        let at = answer.find(&row).unwrap_or_else(|| panic!("{row}: {answer}"));
+        let at = answer
+            .find(&row)
+            .unwrap_or_else(|| panic!("{row}: {answer}"));
         let row = answer[at..].split("</tr>").next().unwrap();
-        for part in [which, changed, "IPv4 checksum follows", "finds or makes the binding"] {
-            assert!(row.contains(&format!("<li>{part}")) || row.contains(part), "{part}: {row}");
+        for part in [
+            which,
+            changed,
+            "IPv4 checksum follows",
+            "finds or makes the binding",
+        ] {
+            assert!(
+                row.contains(&format!("<li>{part}")) || row.contains(part),
+                "{part}: {row}"
+            );
         }
         assert!(!row.contains("= s1"), "a slot of the program: {row}");
     }

@@ -93,7 +93,9 @@ impl Among {
             return;
         };
         let Some(r) = s.rules.get(rule) else { return };
-        let words = Words::for_stage(x.program, s).with(&s.known).with(&r.filter);
+        let words = Words::for_stage(x.program, s)
+            .with(&s.known)
+            .with(&r.filter);
         let (name, told) = kind(&words, &r.filter);
         let shows = |d: &Dim| {
             let name = words.dim_name(*d);

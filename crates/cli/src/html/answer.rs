@@ -12,6 +12,8 @@ use std::fmt::Write;
 /// Filters of a way, and reasons for drops, that are shown.
 const FILTERS: usize = 4;
 const DROPS: usize = 12;
+/// Classes of elements with the operator's rules.
+const LISTS: &[&str] = &["IPFilter", "IP6Filter", "PayloadFilter", "PayloadMatcher"];
 /// Values of a field that are named.
 const VALUES: usize = 2;
 
@@ -198,15 +200,18 @@ pub fn section(b: &mut String, x: &Explained<'_>) {
             "<table class=\"ways\"><tr><th>from<th>to<th>which packets<th>what is changed</tr>",
         );
     }
+    // what goes through before what is turned round
+    let mut ways: Vec<_> = ways.iter().collect();
+    ways.sort_by_key(|((from, to), _)| from == to);
     for ((from, to), way) in &ways {
         // writing to a String cannot fail
         let _ = write!(b, "<tr><td><b>{}</b><td><b>{}</b><td>", esc(from), esc(to));
         list(b, &way.among.told(x));
         let _ = write!(
             b,
-            "<details><summary>{} filters, {} classes</summary>",
-            thousands(way.filters as u64),
-            thousands(way.classes as u64)
+            "<details><summary>{} of {}</summary>",
+            many(way.filters, "filter", "filters"),
+            many(way.classes, "class", "classes")
         );
         list(b, &way.shown);
         if way.filters > way.shown.len() {
@@ -228,6 +233,15 @@ pub fn section(b: &mut String, x: &Explained<'_>) {
     costs(b, x);
 }
 
+/// So many of something.
+fn many(n: usize, one: &str, more: &str) -> String {
+    format!(
+        "{} {}",
+        thousands(n as u64),
+        if n == 1 { one } else { more }
+    )
+}
+
 fn list(b: &mut String, all: &[String]) {
     b.push_str("<ul>");
     for one in all {
@@ -236,7 +250,7 @@ fn list(b: &mut String, all: &[String]) {
     b.push_str("</ul>");
 }
 
-/// What is dropped, by element and reason, those with most filters first.
+/// What is dropped, by element and reason: first what the operator's rules drop, then those with most filters.
 fn dropped(b: &mut String, x: &Explained<'_>) {
     let mut by: BTreeMap<(&str, &str), (usize, usize)> = BTreeMap::new();
     for c in x.classes.iter().filter(|c| c.fate == Fate::Dropped) {
@@ -253,8 +267,13 @@ fn dropped(b: &mut String, x: &Explained<'_>) {
         b.push_str("<p>Nothing.</p></section>");
         return;
     }
+    let listed = |element: &str| {
+        let e = x.chain.graph.find(element);
+        let e = e.and_then(|i| x.chain.graph.elements.get(i));
+        e.is_some_and(|e| LISTS.contains(&e.class.as_str()))
+    };
     let mut all: Vec<_> = by.into_iter().collect();
-    all.sort_by_key(|d| std::cmp::Reverse(d.1));
+    all.sort_by_key(|d| std::cmp::Reverse((listed(d.0.0), d.1)));
     b.push_str("<table><tr><th>by<th>reason<th>filters<th>classes</tr>");
     for ((element, reason), (filters, classes)) in all.iter().take(DROPS) {
         let _ = write!(

@@ -162,12 +162,7 @@ fn draw_edges(
     labels
 }
 
-fn draw_boxes(
-    svg: &mut String,
-    chain: &Chain,
-    pos: &[(f64, f64)],
-    counted: Option<&Counted>,
-) {
+fn draw_boxes(svg: &mut String, chain: &Chain, pos: &[(f64, f64)], counted: Option<&Counted>) {
     let elements = chain.graph.elements.iter().zip(pos);
     for (i, (e, (x, y))) in elements.enumerate() {
         let port = chain

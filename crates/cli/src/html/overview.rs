@@ -135,7 +135,12 @@ fn edges(
     for (l, packets) in chain.links.iter().zip(links) {
         let (from, to) = (function(&l.from), function(&l.to));
         let by = format!("{} to {}", l.from, l.to);
-        add(node.get(&(false, from)), node.get(&(false, to)), by, *packets);
+        add(
+            node.get(&(false, from)),
+            node.get(&(false, to)),
+            by,
+            *packets,
+        );
     }
     all
 }

@@ -151,7 +151,9 @@ fn ports(b: &mut String, o: &Outcome) {
     let lost = (o.interfaces.iter()).flat_map(|i| i.losses.iter().map(move |l| (&i.name, l)));
     let mut lost = lost.filter(|(_, l)| l.packets > 0).peekable();
     if lost.peek().is_some() {
-        b.push_str("<table><tr><th>port<th>lost in front of the chain or behind it<th>packets</tr>");
+        b.push_str(
+            "<table><tr><th>port<th>lost in front of the chain or behind it<th>packets</tr>",
+        );
         for (port, l) in lost {
             let _ = write!(
                 b,

@@ -57,9 +57,16 @@ pub fn asked(browser: &str, dir: &Path, page: &Path, size: (u32, u32), script: &
     let file = dir.join(format!("{name}-{width}.html"));
     std::fs::write(&file, around).expect("a page around the page");
     let dom = rendered(browser, dir, &file, "");
-    let said = dom.rsplit_once("&lt;&lt;").and_then(|x| x.1.split_once("&gt;&gt;"));
-    let said = said.unwrap_or_else(|| panic!("nothing was said of {}", page.display())).0;
-    let said = said.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    let said = dom
+        .rsplit_once("&lt;&lt;")
+        .and_then(|x| x.1.split_once("&gt;&gt;"));
+    let said = said
+        .unwrap_or_else(|| panic!("nothing was said of {}", page.display()))
+        .0;
+    let said = said
+        .replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&amp;", "&");
     let v: Value = serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}"));
     assert_eq!(v.get("error"), None, "{v}");
     v
