@@ -415,7 +415,7 @@ pub fn taken(worker: &mut Worker<Shadow>, step: &Step, log: &mut ShadowLog) -> R
 /// Looks after a worker's ports, and forwards what its elements print.
 pub fn look_after(worker: &mut Worker<Shadow>, plan: &LivePlan, session: Option<&Session>) {
     worker.attend();
-    let attached = session.map_or(&plan.attached, |s| &s.attached);
+    let attached = session.map_or(&plan.attached, |s| s.look_after(worker));
     tell(worker, plan, attached);
     runner::forward_prints(worker.executor().flow_mut().peek_graph_mut());
 }
@@ -459,6 +459,7 @@ fn begin(
     }
     let manager = session.map(|session| {
         worker.wake_by(session.wakes());
+        session.begin_alerts(worker);
         session.begin();
         let mut manager = Manager::of_environment();
         manager.ready();

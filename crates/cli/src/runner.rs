@@ -358,6 +358,9 @@ pub fn close(
     (took, interrupted, with_program): (impl FnOnce() -> (f64, f64), bool, bool),
 ) -> Result<Outcome> {
     let is_live = session.is_some();
+    if let Some(s) = &session {
+        s.write_alerts(worker);
+    }
     renewal.end();
     let shadow = worker.executor();
     shadow.end_window();

@@ -315,10 +315,10 @@ fn the_answer_comes_first() {
     let begin = html.find("id=\"answer\"").unwrap();
     let answer = &html[begin..html.find("id=\"dropped\"").unwrap()];
     for (to, which, changed) in [
-        ("tcp", "IPv4 TCP", "ip.ttl = ip.ttl - 1"),
+        ("tcp", "TCP</li></ul>", "ip.ttl = ip.ttl - 1"),
         (
             "servers",
-            "IPv4 UDP: udp.dport = 1234",
+            "UDP: udp.dport = 1234</li></ul>",
             "ip.ttl = ip.ttl - 3",
         ),
     ] {

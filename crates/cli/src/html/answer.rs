@@ -29,8 +29,11 @@ fn nexts(a: &Action) -> Vec<usize> {
     };
     for s in &a.steps {
         if let Step::Bind { bound, pass, .. } = s {
-            add(bound);
             add(pass);
+            // of a flow whose binding was made as this action says, the action's end is what comes
+            if matches!(a.end, End::Unreachable) {
+                add(bound);
+            }
         }
     }
     match &a.end {
@@ -226,7 +229,10 @@ pub fn section(b: &mut String, x: &Explained<'_>) {
         b.push_str("</tr>");
     }
     if !ways.is_empty() {
-        b.push_str("</table>");
+        b.push_str(
+            "</table><p class=\"mut\">As flows go that begin here, and replies to others. What is told of a field holds \
+             for all packets that pass.</p>",
+        );
     }
     b.push_str("</section>");
     dropped(b, x);

@@ -218,7 +218,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     drops: Option<std::path::PathBuf>,
     /// Writes a line of JSON (as Suricata's eve.json) for each packet and each rule on payloads that it made alert or
-    /// drop: sid, message, time, addresses, ports, function. They are found as --drops finds what is dropped
+    /// drop: sid, message, time, addresses, ports, function. Of captures they are found as --drops finds what is dropped;
+    /// on network interfaces lines are added while packets come, and SIGHUP opens the file anew
     #[arg(long, value_name = "FILE")]
     alerts: Option<std::path::PathBuf>,
     /// Prints what a handler says at the end, for example router/rt.table; more than once for several
@@ -333,8 +334,12 @@ fn carry_out(args: &Args) -> Result<u8> {
         Renewal::new(verifier, policy, given.is_some(), waits).offloading(offloader, entries);
     let command = command(args);
     let mut differences = ShadowLog::new(&args.shadow, &chain, command, &inputs, args.adapt, None)?;
+    let eve = args.eve(!open.is_empty())?;
     let server = sandbox::confine(args, &chain.name, &open)?;
     let mut run = Run::new(args, chain, synthesized, attached, (clock, open, server))?;
+    if let Some(session) = &mut run.session {
+        session.eve = eve;
+    }
     runner::catch_interrupt();
     let (chain, session) = (run.chain.clone(), run.session.as_mut());
     let both = (&mut renewal, &mut differences);

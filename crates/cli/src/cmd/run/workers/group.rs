@@ -104,6 +104,7 @@ impl Group {
     /// From now on packets come.
     pub fn begin(&mut self) {
         self.worker.wake_by(self.session.wakes());
+        self.session.begin_alerts(&mut self.worker);
         self.session.begin();
         self.session.count_cpu(0.0);
         self.begun = Instant::now();
