@@ -1,9 +1,44 @@
-//! Packets that crossed the links between network functions. Each link's elements count them, whichever level took the
-//! packets.
+//! Packets that crossed the links between network functions, and what the operator's rules decided. Elements count both,
+//! whichever level took the packets.
 
+use crate::alerts::{self, Alerts};
+use crate::merge;
+use crate::rules::{self, Row};
 use onefold_chain::Chain;
 use onefold_engine::Graph;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+
+/// See the module's text.
+#[derive(Default)]
+pub struct Counts {
+    /// The operator's rules.
+    pub rules: Vec<Row>,
+    /// The links, in the order of the chain file.
+    pub links: Vec<LinkCount>,
+}
+
+impl Counts {
+    /// Of a graph that has been told of all packets.
+    pub fn of(chain: &Chain, graph: &mut Graph) -> Counts {
+        Counts {
+            rules: rules::rows(chain, graph),
+            links: counts(chain, graph),
+        }
+    }
+
+    /// Adds another worker's: all have the same rules and links, in the same order.
+    pub fn add(&mut self, more: Counts) {
+        merge::rows(&mut self.rules, more.rules);
+        add(&mut self.links, more.links);
+    }
+
+    /// For machines, with what rules on payloads have found.
+    pub fn json(&self, found: &[Alerts], into: &mut Map<String, Value>) {
+        into.insert("links".into(), json(&self.links));
+        into.insert("rules".into(), rules::json(&self.rules).into());
+        into.insert("alerts".into(), alerts::json(found));
+    }
+}
 
 /// A link, one way, and what crossed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,8 +58,7 @@ impl LinkCount {
     }
 }
 
-/// The links of a chain, in the order of the chain file. The graph has been told of all packets.
-pub fn counts(chain: &Chain, graph: &mut Graph) -> Vec<LinkCount> {
+fn counts(chain: &Chain, graph: &mut Graph) -> Vec<LinkCount> {
     let mut crossed = |element: &String| {
         let said = graph.read_handler(&format!("{element}.count"));
         let packets = said.ok().and_then(|n| n.trim().parse().ok());
@@ -38,8 +72,7 @@ pub fn counts(chain: &Chain, graph: &mut Graph) -> Vec<LinkCount> {
     chain.links.iter().map(one).collect()
 }
 
-/// Adds what crossed another worker's links: all have the same ones, in the same order.
-pub fn add(all: &mut Vec<LinkCount>, more: Vec<LinkCount>) {
+fn add(all: &mut Vec<LinkCount>, more: Vec<LinkCount>) {
     if all.is_empty() {
         *all = more;
         return;

@@ -51,10 +51,12 @@ fn graphs_open_fitted() {
     let dir = temp("pages-fitted");
     let script = "const r = d.getElementById('drawing').getBoundingClientRect();\
         const all = [...d.querySelectorAll('#functions > *')].map((x) => x.getBoundingClientRect());\
-        return { over: d.documentElement.scrollWidth - d.documentElement.clientWidth, view: d.getElementById('drawing').dataset.view,\
+        return { over: d.documentElement.scrollWidth - d.documentElement.clientWidth,\
+          view: d.getElementById('drawing').dataset.view,\
           left: r.left, right: r.right, width: w.innerWidth, boxes: d.querySelectorAll('.fn').length,\
           smallest: Math.min(...[...d.querySelectorAll('.fn rect')].map((x) => x.getBoundingClientRect().width)),\
-          outside: all.filter((x) => x.left < r.left - 1 || x.right > r.right + 1 || x.top < r.top - 1 || x.bottom > r.bottom + 1).length };";
+          outside: all.filter((x) => x.left < r.left - 1 || x.right > r.right + 1\
+            || x.top < r.top - 1 || x.bottom > r.bottom + 1).length };";
     for page in pages(&dir) {
         for size in SIZES {
             let v = asked(&browser, &dir, &page, size, script);
@@ -141,8 +143,10 @@ fn links_are_counted_at_every_level() {
 fn edges_have_the_counters_of_the_run() {
     let Some(browser) = chromium() else { return };
     let dir = temp("pages-edges");
-    let script = "const edges = [...d.querySelectorAll('#functions .cnt')].map((t) => [t.dataset.from, t.dataset.to, t.textContent]);\
-        const boxes = [...d.querySelectorAll('.fn')].map((b) => [b.dataset.n, [...b.querySelectorAll('text')].map((t) => t.textContent)]);\
+    let script = "const edges = [...d.querySelectorAll('#functions .cnt')]\
+          .map((t) => [t.dataset.from, t.dataset.to, t.textContent]);\
+        const texts = (b) => [...b.querySelectorAll('text')].map((t) => t.textContent);\
+        const boxes = [...d.querySelectorAll('.fn')].map((b) => [b.dataset.n, texts(b)]);\
         return { edges, boxes };";
     for more in [&[][..], &["--workers", "2"]] {
         let (page, v) = isp_edge(&dir, more);

@@ -1,5 +1,5 @@
-//! Alerts of a chain on network interfaces, written while it runs: a line for each packet and rule, added to a file that
-//! whoever rotates logs may move away (SIGHUP opens it anew).
+//! Alerts of a chain on network interfaces, written while it runs: a line for each packet and rule, added to a file
+//! that whoever rotates logs may move away (SIGHUP opens it anew).
 
 use super::{CLASS, Signature, eve, name};
 use crate::log::{self, Level};

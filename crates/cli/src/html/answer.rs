@@ -230,8 +230,8 @@ pub fn section(b: &mut String, x: &Explained<'_>) {
     }
     if !ways.is_empty() {
         b.push_str(
-            "</table><p class=\"mut\">As flows go that begin here, and replies to others. What is told of a field holds \
-             for all packets that pass.</p>",
+            "</table><p class=\"mut\">As flows go that begin here, and replies to others. What is told of a \
+             field holds for all packets that pass.</p>",
         );
     }
     b.push_str("</section>");
@@ -340,7 +340,7 @@ fn costs(b: &mut String, x: &Explained<'_>) {
     card(b, "traffic classes", &thousands(x.classes.len() as u64));
     card(b, "synthesized in", &format!("{:.3} s", x.seconds));
     b.push_str(
-        "</div><p class=\"mut\">Packets of a flow that is known cost one look-up in the flow table and one write, however \
-         many functions there are.</p></section>",
+        "</div><p class=\"mut\">Packets of a flow that is known cost one look-up in the flow table and one \
+         write, however many functions there are.</p></section>",
     );
 }

@@ -18,12 +18,14 @@ pub fn explain_page(x: &Explained<'_>) -> String {
     b.push_str(&graph_section(x.chain, None));
     b.push_str(
         "<section id=\"classes\"><h2>Traffic classes</h2><div class=\"bar\">\
-         <input id=\"q\" type=\"search\" placeholder=\"filter, action, rule, file:line ...\" aria-label=\"search classes\">\
+         <input id=\"q\" type=\"search\" placeholder=\"filter, action, rule, file:line ...\" \
+         aria-label=\"search classes\">\
          <label>group by <select id=\"group\"><option value=\"fate\">what becomes of them</option>\
          <option value=\"entry\">where they come in</option><option value=\"nf\">network function</option>\
          <option value=\"to\">port or element</option><option value=\"\">nothing</option></select></label>\
          <label>show <select id=\"fate\"><option value=\"\">all</option></select></label>\
-         <span id=\"count\"></span><span class=\"pages\"><button id=\"prev\">back</button><span id=\"page\"></span><button id=\"next\">on</button></span>\
+         <span id=\"count\"></span><span class=\"pages\"><button id=\"prev\">back</button>\
+         <span id=\"page\"></span><button id=\"next\">on</button></span>\
          </div><div id=\"list\"></div></section>",
     );
     inside(&mut b, x);

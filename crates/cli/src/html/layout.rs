@@ -62,7 +62,8 @@ fn place(chain: &Chain) -> Placed {
         // writing to a String cannot fail
         let _ = write!(
             blocks,
-            "<g class=\"nf c{}\" data-nf=\"{}\"><rect x=\"{x0:.0}\" y=\"0\" width=\"{:.0}\" height=\"{h:.0}\" rx=\"10\"/>\
+            "<g class=\"nf c{}\" data-nf=\"{}\">\
+             <rect x=\"{x0:.0}\" y=\"0\" width=\"{:.0}\" height=\"{h:.0}\" rx=\"10\"/>\
              <text x=\"{:.0}\" y=\"24\">{} <tspan>{}</tspan></text></g>",
             k % 6,
             esc(nf),

@@ -5,7 +5,7 @@ use super::{card, data, esc, graph_section, head, page, time};
 use crate::alerts::Alerts;
 use crate::cmd::run::{Made, report};
 use crate::common::thousands;
-use crate::links::{self, LinkCount};
+use crate::links::{self, Counts};
 use crate::program;
 use crate::rules::{self, Row};
 use crate::runner::Outcome;
@@ -23,17 +23,15 @@ pub struct Ran<'a> {
     pub outcome: &'a Outcome,
     /// Its program, if there was one.
     pub made: Option<&'a Made<'a>>,
-    /// What crossed links between functions.
-    pub links: &'a [LinkCount],
-    /// The operator's rules with their counters.
-    pub rules: &'a [Row],
+    /// What crossed links between functions, and what the operator's rules decided.
+    pub counts: &'a Counts,
     /// What rules on payloads have found.
     pub alerts: &'a [Alerts],
 }
 
 /// The page.
 pub fn run_page(r: &Ran<'_>) -> String {
-    let counted = Counted::of(r.chain, r.outcome, r.links);
+    let counted = Counted::of(r.chain, r.outcome, &r.counts.links);
     let mut b = head(r.chain);
     account(&mut b, r.outcome);
     b.push_str("<h2 id=\"graph\">The chain</h2>");
@@ -46,7 +44,7 @@ pub fn run_page(r: &Ran<'_>) -> String {
     }
     ports(&mut b, r.outcome);
     alerts(&mut b, r.alerts);
-    listed(&mut b, r.rules);
+    listed(&mut b, &r.counts.rules);
     classes(&mut b, r);
     if !r.outcome.warnings.is_empty() {
         b.push_str("<section><h2>Warnings</h2><ul>");
@@ -57,7 +55,7 @@ pub fn run_page(r: &Ran<'_>) -> String {
         b.push_str("</ul></section>");
     }
     let over_time = r.outcome.history.as_ref().map(time::json);
-    let ran = serde_json::json!({ "links": links::json(r.links), "over_time": over_time });
+    let ran = serde_json::json!({ "links": links::json(&r.counts.links), "over_time": over_time });
     b.push_str(&data("ran", &ran));
     page(&format!("{} - run", r.chain.name), &b)
 }
@@ -134,7 +132,8 @@ fn more(b: &mut String, all: usize) {
 
 fn ports(b: &mut String, o: &Outcome) {
     b.push_str(
-        "<section id=\"ports\"><h2>Ports</h2><table><tr><th>port<th>packets in<th>bytes in<th>packets out<th>bytes out</tr>",
+        "<section id=\"ports\"><h2>Ports</h2><table>\
+         <tr><th>port<th>packets in<th>bytes in<th>packets out<th>bytes out</tr>",
     );
     for (n, i, out) in &o.ports {
         let _ = write!(
@@ -260,7 +259,8 @@ fn classes(b: &mut String, r: &Ran<'_>) {
         let by = made.get(&(c.stage, c.action));
         let _ = write!(
             b,
-            "<tr><td>{}.{}<td class=\"n\">{}<td class=\"n\">{}<td class=\"w\"><i style=\"width:{:.1}%\"></i><td>{}</tr>",
+            "<tr><td>{}.{}<td class=\"n\">{}<td class=\"n\">{}\
+             <td class=\"w\"><i style=\"width:{:.1}%\"></i><td>{}</tr>",
             c.stage,
             c.action,
             thousands(c.packets),

@@ -75,8 +75,9 @@ fn framed(b: &mut String, h: &History, (most, title): (u64, &str), drawn: &str) 
     let _ = write!(
         b,
         "<figure class=\"time\"><div class=\"axis\"><span>{}</span></div>\
-         <svg viewBox=\"0 0 {n} 100\" preserveAspectRatio=\"none\" xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"{}\">\
-         <g class=\"grid\"><line x1=\"0\" x2=\"{n}\" y1=\"0\" y2=\"0\"/><line x1=\"0\" x2=\"{n}\" y1=\"50\" y2=\"50\"/></g>{drawn}</svg>\
+         <svg viewBox=\"0 0 {n} 100\" preserveAspectRatio=\"none\" xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" \
+         aria-label=\"{}\"><g class=\"grid\"><line x1=\"0\" x2=\"{n}\" y1=\"0\" y2=\"0\"/>\
+         <line x1=\"0\" x2=\"{n}\" y1=\"50\" y2=\"50\"/></g>{drawn}</svg>\
          <div class=\"axis\"><span>0 s</span><span>{}</span><span>{}</span></div></figure>",
         rate(most as f64 / h.seconds()),
         esc(title),
@@ -118,7 +119,8 @@ pub fn drops(b: &mut String, h: &History) {
             let y = |v: u64| 100.0 - v as f64 * 100.0 / most as f64;
             let _ = write!(
                 drawn,
-                "<rect class=\"t{colour}\" data-n=\"{count}\" data-reason=\"{}\" x=\"{i}\" width=\"1\" y=\"{:.3}\" height=\"{:.3}\">\
+                "<rect class=\"t{colour}\" data-n=\"{count}\" data-reason=\"{}\" \
+                 x=\"{i}\" width=\"1\" y=\"{:.3}\" height=\"{:.3}\">\
                  <title>{} to {}: {}: {} packets</title></rect>",
                 esc(l.name),
                 y(high),

@@ -10,7 +10,7 @@ use crate::alerts;
 use crate::common::{self, ChainArgs};
 use crate::control::{self, ControlArgs, OpenPort};
 use crate::deploy::{Renewal, Verdict, Verification, Verifier, VerifyArgs};
-use crate::links::{self, LinkCount};
+use crate::links::Counts;
 use crate::live::{self, LivePlan, Poll};
 use crate::log::{self, LogArgs};
 use crate::ports::{PortArg, Receivers, port_arg};
@@ -218,8 +218,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     drops: Option<std::path::PathBuf>,
     /// Writes a line of JSON (as Suricata's eve.json) for each packet and each rule on payloads that it made alert or
-    /// drop: sid, message, time, addresses, ports, function. Of captures they are found as --drops finds what is dropped;
-    /// on network interfaces lines are added while packets come, and SIGHUP opens the file anew
+    /// drop: sid, message, time, addresses, ports, function. Of captures they are found as --drops finds what is
+    /// dropped; on network interfaces lines are added while packets come, and SIGHUP opens the file anew
     #[arg(long, value_name = "FILE")]
     alerts: Option<std::path::PathBuf>,
     /// Prints what a handler says at the end, for example router/rt.table; more than once for several
@@ -311,7 +311,6 @@ fn carry_out(args: &Args) -> Result<u8> {
     let mut plan = plan(args, clock, adapter, &attached);
     // packets that arrive by themselves do not wait for a program
     let waits = live.is_empty();
-    let given = args.verify.program.as_deref();
     let ports = super::verify::ports(&chain);
     let verifier = Verifier::new(&args.verify, ports, args.seed, args.quiet).hurrying(!waits);
     let policy = Policy::new(&args.shadow, args.seed);
@@ -323,23 +322,17 @@ fn carry_out(args: &Args) -> Result<u8> {
         };
     let offloader = offloader(args, &open);
     let entries = Entries::of(&chain);
-    plan.offloads = offloads(
-        args,
-        (&offloader, &entries),
-        &executor,
-        synthesized.as_ref(),
-    )?;
+    let dropping = (&offloader, &entries);
+    plan.offloads = offloads(args, dropping, &executor, synthesized.as_ref())?;
     plan.live = live.into_iter().map(|l| (l.port, l.open)).collect();
     let mut renewal =
-        Renewal::new(verifier, policy, given.is_some(), waits).offloading(offloader, entries);
+        Renewal::new(verifier, policy, args.has_program(), waits).offloading(offloader, entries);
     let command = command(args);
     let mut differences = ShadowLog::new(&args.shadow, &chain, command, &inputs, args.adapt, None)?;
     let eve = args.eve(!open.is_empty())?;
     let server = sandbox::confine(args, &chain.name, &open)?;
-    let mut run = Run::new(args, chain, synthesized, attached, (clock, open, server))?;
-    if let Some(session) = &mut run.session {
-        session.eve = eve;
-    }
+    let beside = (clock, open, server, eve);
+    let mut run = Run::new(args, chain, synthesized, attached, beside)?;
     runner::catch_interrupt();
     let (chain, session) = (run.chain.clone(), run.session.as_mut());
     let both = (&mut renewal, &mut differences);
@@ -347,9 +340,7 @@ fn carry_out(args: &Args) -> Result<u8> {
     differences.finish()?;
     report::log(&outcome, outcome.totals.balanced());
     let (chain, synthesized, earlier) = run.end(&renewal);
-    let graph = runner.runner_mut().graph_mut();
-    let listed = rules::rows(&chain, graph);
-    let links = links::counts(&chain, graph);
+    let counts = Counts::of(&chain, runner.runner_mut().graph_mut());
     let handlers = arguments::read(args, runner.runner_mut().graph_mut());
     let mut shadow = runner.report();
     shadow.compared += earlier.compared;
@@ -367,8 +358,7 @@ fn carry_out(args: &Args) -> Result<u8> {
         outcome: &outcome,
         made: made.as_ref(),
         matchers: &matchers,
-        rules: &listed,
-        links: &links,
+        counts: &counts,
         handlers: &handlers,
     };
     told.print(args, &differences)?;
@@ -396,8 +386,7 @@ struct Told<'a> {
     outcome: &'a runner::Outcome,
     made: Option<&'a Made<'a>>,
     matchers: &'a [(String, String)],
-    rules: &'a [rules::Row],
-    links: &'a [LinkCount],
+    counts: &'a Counts,
     handlers: &'a [(String, String)],
 }
 
@@ -408,11 +397,10 @@ impl Told<'_> {
             outcome,
             made,
             matchers,
-            rules: listed,
-            links,
+            counts,
             handlers,
         } = *self;
-        let found = alerts::table(chain, listed);
+        let found = alerts::table(chain, &counts.rules);
         for w in &outcome.warnings {
             eprintln!("warning: {w}");
         }
@@ -421,8 +409,7 @@ impl Told<'_> {
                 chain,
                 outcome,
                 made,
-                links,
-                rules: listed,
+                counts,
                 alerts: &found,
             };
             std::fs::write(file, crate::html::run_page(&ran))?;
@@ -431,9 +418,7 @@ impl Told<'_> {
             let mut v = json(outcome, args.mode, made);
             v["matchers"] = common::matchers_json(matchers);
             if let Some(all) = v.as_object_mut() {
-                all.insert("links".into(), links::json(links));
-                all.insert("rules".into(), rules::json(listed).into());
-                all.insert("alerts".into(), alerts::json(&found));
+                counts.json(&found, all);
                 all.insert("handlers".into(), arguments::handlers_json(handlers));
             }
             if let (Some(r), Some(all)) = (made.and_then(|m| m.shadow), v.as_object_mut()) {
@@ -447,7 +432,7 @@ impl Told<'_> {
                 print_program(m, r);
             }
             if args.rules {
-                rules::print(listed);
+                rules::print(&counts.rules);
             }
             for (name, says) in handlers {
                 crate::say!("{name}:\n{}", says.trim_end());

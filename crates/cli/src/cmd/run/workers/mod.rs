@@ -147,15 +147,11 @@ pub fn run(args: &Args, captures: bool) -> Result<u8> {
         live: open.iter().map(|p| p.live.port.clone()).collect(),
         ports,
     };
-    let mut ready = match prepare::prepare(args, loaded, &common, (&parts, &shadows))? {
+    let ready = match prepare::prepare(args, loaded, &common, (&parts, &shadows))? {
         Ok(ready) => ready,
         Err(code) => return Ok(code),
     };
     runner::catch_interrupt();
-    let eve = args.eve(!open.is_empty())?;
-    for session in ready.iter_mut().filter_map(|r| r.session.as_mut()) {
-        session.eve.clone_from(&eve);
-    }
     let name = ready.first().map_or("", |r| &r.chain.name);
     let server = sandbox::confine(args, name, &open)?;
     let open = (open, server);
