@@ -61,7 +61,10 @@ fn alerts_are_written_while_packets_come() {
         let (chain, name) = (dir.join("chain.yaml"), file.display().to_string());
         let chain = chain.display().to_string();
         let ports = ["--port", "left=packet:oa", "--port", "right=packet:ob"];
-        let args = [&[chain.as_str()], &ports[..], &["--alerts", &name], more].concat();
+        let page = dir.join("run.html");
+        let html = page.display().to_string();
+        let files = ["--alerts", &name, "--html", &html];
+        let args = [&[chain.as_str()], &ports[..], &files, more].concat();
         let onefold = Running::start(&net, "o", &args);
         send(&net, &[b"xabc", b"EVIL", b"nothing", b"abc"]);
         let first = lines(&file, 3);
@@ -109,5 +112,24 @@ fn alerts_are_written_while_packets_come() {
         let alerts = report["alerts"].as_array().expect("alerts");
         let all: u64 = alerts.iter().filter_map(|a| a["packets"].as_u64()).sum();
         assert_eq!(all, 4, "{report}");
+        // what is noted for the page while packets come adds up, too
+        let html = std::fs::read_to_string(&page).expect("a page");
+        let ran = html.split("id=\"ran\">").nth(1);
+        let ran = ran.and_then(|r| r.split("</script>").next());
+        let ran: Value = serde_json::from_str(ran.expect("figures")).expect("JSON");
+        let time = &ran["over_time"];
+        let sum = |v: &Value| -> u64 {
+            let counts = v.as_array().into_iter().flatten();
+            counts.filter_map(Value::as_u64).sum()
+        };
+        assert_eq!(sum(&time["in"]), report["packets_in"], "{time}");
+        assert_eq!(sum(&time["out"]), report["packets_out"], "{time}");
+        let drops = time["drops"].as_object().expect("drops");
+        let dropped: u64 = drops.values().map(sum).sum();
+        assert_eq!(
+            dropped,
+            report["dropped"].as_u64().expect("a number"),
+            "{time}"
+        );
     }
 }
