@@ -46,6 +46,7 @@
     document.querySelectorAll(".boxes > g").forEach((b) => b.classList.toggle("way", on.has(Number(b.dataset.i))));
     document.querySelectorAll(".edges > path").forEach((p) =>
       p.classList.toggle("on", on.has(Number(p.dataset.a)) && on.has(Number(p.dataset.b))));
+    showElements(c.path);
     document.querySelector(".graph").scrollIntoView({ behavior: "smooth" });
   };
 

@@ -4,6 +4,10 @@
 //! The table is made of the rules' counters. Which packets they were is found in a pass of its own over the captures,
 //! through the chain as it is written, as `--drops` finds what is dropped: a trace names every rule that matched.
 
+mod live;
+
+pub use live::Eve;
+
 use crate::common::thousands;
 use crate::dropped::Replay;
 use crate::progress::Progress;
@@ -127,6 +131,33 @@ fn action(blocked: bool) -> &'static str {
     }
 }
 
+impl Alerts {
+    /// The rule's number, where it has one.
+    pub fn sid(&self) -> Option<u64> {
+        self.signature.sid
+    }
+    /// What it says.
+    pub fn message(&self) -> &str {
+        &self.signature.message
+    }
+    /// What became of the packets: `allowed` or `blocked`.
+    pub fn action(&self) -> &'static str {
+        action(self.verdict == "deny")
+    }
+    /// The network function.
+    pub fn function(&self) -> &str {
+        &self.nf
+    }
+    /// `file:line`.
+    pub fn place(&self) -> String {
+        format!("{}:{}", self.file, self.line)
+    }
+    /// Packets, and their bytes.
+    pub fn count(&self) -> (u64, u64) {
+        (self.packets, self.bytes)
+    }
+}
+
 /// The table for people; nothing where there are none.
 pub fn print(all: &[Alerts]) {
     if all.is_empty() {
@@ -177,7 +208,7 @@ pub fn write(
                 *count += 1;
                 lines += 1;
                 let (port, _) = inputs.get(packet.input).cloned().unwrap_or_default();
-                let at = (port.as_str(), packet.number, packet.at);
+                let at = (Some((port.as_str(), packet.number)), packet.at);
                 let mut line = eve(at, &replay.frame, (blocked, &signature));
                 let loc = s.decisions.iter().find(|d| d.argument == Some(argument));
                 line["onefold"] = json!({
@@ -212,18 +243,21 @@ fn found(s: &TraceStep) -> Vec<(usize, bool, Signature)> {
     s.decisions.iter().filter_map(one).collect()
 }
 
-/// A line as Suricata writes it to eve.json, of a packet as it came in.
+/// A line as Suricata writes it to eve.json, of a packet: which of a port's packets it was, where that is known, and
+/// when it came.
 fn eve(
-    (port, number, at): (&str, u64, Timestamp),
+    (came, at): (Option<(&str, u64)>, Timestamp),
     frame: &[u8],
     (blocked, signature): (bool, &Signature),
 ) -> Value {
     let mut v = json!({
         "timestamp": timestamp(at),
         "event_type": "alert",
-        "in_iface": port,
-        "pcap_cnt": number,
     });
+    if let Some((port, number)) = came {
+        v["in_iface"] = port.into();
+        v["pcap_cnt"] = number.into();
+    }
     if let Some((src, dst, proto, ports)) = flow(frame) {
         v["src_ip"] = src.into();
         v["dest_ip"] = dst.into();

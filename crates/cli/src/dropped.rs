@@ -143,11 +143,9 @@ fn why(steps: &[TraceStep]) -> Option<String> {
 /// Packets come from elsewhere, or not as they are in captures.
 pub fn check(flag: &str, captures: bool, as_they_are: bool) -> Result<()> {
     if !captures {
-        let how = match flag {
-            "--drops" => "what a running chain drops: `onefold capture NAME --drop TEXT -w FILE`",
-            _ => "a running chain counts alerts by rule, see `onefold status` and --rules",
-        };
-        bail!("{flag} is for captures; {how}");
+        bail!(
+            "{flag} is for captures; what a running chain drops: `onefold capture NAME --drop TEXT -w FILE`"
+        );
     }
     if !as_they_are {
         bail!(

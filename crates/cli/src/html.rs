@@ -1,22 +1,27 @@
 //! Self-contained HTML pages: the graph drawn, and the report of a run. Nothing is loaded from anywhere.
 
-use crate::common::thousands;
 use crate::graphview;
-use crate::runner::Outcome;
 use onefold_chain::Chain;
+use overview::Counted;
 use std::fmt::Write;
 
+mod among;
+mod answer;
 mod bench;
 mod experiment;
 mod explain;
 mod layout;
 mod live;
+mod overview;
+mod run;
 mod sched;
+mod time;
 
 pub use bench::bench_page;
 pub use experiment::experiment_page;
 pub use explain::explain_page;
 pub use live::live_page;
+pub use run::{Ran, run_page};
 pub use sched::sched_page;
 
 const CSS: &str = include_str!("../assets/page.css");
@@ -62,7 +67,7 @@ fn page_with(title: &str, body: &str, scripts: &[&str]) -> String {
 pub fn graph_page(chain: &Chain) -> String {
     page(
         &format!("{} - graph", chain.name),
-        &format!("{}{}", head(chain), graph_section(chain)),
+        &format!("{}{}", head(chain), graph_section(chain, None)),
     )
 }
 
@@ -81,104 +86,48 @@ fn head(chain: &Chain) -> String {
     h
 }
 
-/// The graph as an SVG, with a search field and a panel for details.
-fn graph_section(chain: &Chain) -> String {
-    let drawn = layout::draw(chain);
-    // `</` must not end the script element
-    let data = graphview::json(chain)["nodes"]
-        .to_string()
-        .replace("</", "<\\/");
-    format!(
-        "<section class=\"graph\"><div class=\"bar\"><input id=\"find\" type=\"search\" placeholder=\"find an element, class or rule\" \
-         aria-label=\"find\"><span id=\"found\"></span><button id=\"fit\">whole graph</button>\
-         <small>drag to move, wheel to zoom, click an element for its configuration</small></div>\
-         <div class=\"split\">{drawn}<aside id=\"details\"><p>Click an element.</p></aside></div>\
-         <script type=\"application/json\" id=\"nodes\">{data}</script></section>"
-    )
-}
-
-/// The page of `onefold run --html`.
-pub fn run_page(chain: &Chain, o: &Outcome) -> String {
-    let t = &o.totals;
-    let seconds = o.seconds.max(1e-9);
-    let mut b = head(chain);
-    b.push_str("<section><h2>What happened to the packets</h2><div class=\"cards\">");
-    let cards = [
-        ("in", thousands(t.packets_in)),
-        ("created", thousands(t.created)),
-        ("out", thousands(t.sent)),
-        ("dropped", thousands(t.dropped)),
-        ("held", thousands(t.held)),
-        (
-            "rate",
-            format!("{:.2} Mpps", t.packets_in as f64 / seconds / 1e6),
-        ),
-        (
-            "per packet",
-            format!("{:.0} ns", seconds * 1e9 / t.packets_in.max(1) as f64),
-        ),
-        ("capture time", format!("{:.3} s", o.span)),
-    ];
-    for (name, value) in cards {
-        let _ = write!(
-            b,
-            "<div class=\"card\"><span>{name}</span><b>{value}</b></div>"
-        );
-    }
-    b.push_str("</div>");
+/// A card with a figure.
+fn card(b: &mut String, name: &str, value: &str) {
     let _ = write!(
         b,
-        "<p class=\"{}\">in + created {} out + dropped + held</p></section>",
-        if t.balanced() { "good" } else { "bad" },
-        if t.balanced() { "=" } else { "\u{2260}" }
+        "<div class=\"card\"><span>{}</span><b>{}</b></div>",
+        esc(name),
+        esc(value)
     );
-    b.push_str("<section><h2>Ports</h2><table><tr><th>port<th>packets in<th>bytes in<th>packets out<th>bytes out</tr>");
-    for (n, i, out) in &o.ports {
-        let _ = write!(
-            b,
-            "<tr><td>{}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}</tr>",
-            esc(n),
-            thousands(i.packets),
-            thousands(i.bytes),
-            thousands(out.packets),
-            thousands(out.bytes)
-        );
-    }
-    b.push_str("</table></section><section><h2>Drops by reason</h2>");
-    if o.drops_by_element.is_empty() {
-        b.push_str("<p>Nothing was dropped.</p>");
-    } else {
-        let most = o
-            .drops_by_element
-            .iter()
-            .map(|d| d.packets)
-            .max()
-            .unwrap_or(1)
-            .max(1);
-        b.push_str("<table class=\"bars\"><tr><th>reason<th>where<th>packets<th></tr>");
-        for d in &o.drops_by_element {
-            let width = (d.packets as f64 / most as f64 * 100.0).max(0.5);
-            let _ = write!(
-                b,
-                "<tr><td>{}<td>{}<td class=\"n\">{}<td class=\"w\"><i style=\"width:{width:.1}%\"></i></tr>",
-                esc(&d.told()),
-                esc(&d.at()),
-                thousands(d.packets)
-            );
+}
+
+/// JSON for a page's scripts.
+fn data(id: &str, value: &serde_json::Value) -> String {
+    // `</` must not end the script element
+    let text = value.to_string().replace("</", "<\\/");
+    format!("<script type=\"application/json\" id=\"{id}\">{text}</script>")
+}
+
+/// The graph as an SVG, functions first, with a search field and a panel for details; with what passed where, if it
+/// has run.
+fn graph_section(chain: &Chain, counted: Option<&Counted>) -> String {
+    let drawn = layout::draw(chain, counted);
+    let mut nodes = graphview::json(chain)["nodes"].take();
+    if let (Some(counted), Some(nodes)) = (counted, nodes.as_array_mut()) {
+        for (n, e) in nodes.iter_mut().zip(&chain.graph.elements) {
+            let drops = counted.drops_of(&e.name);
+            if !drops.is_null() {
+                n["drops"] = drops;
+            }
         }
-        b.push_str("</table>");
     }
-    b.push_str("</section>");
-    if !o.warnings.is_empty() {
-        b.push_str("<section><h2>Warnings</h2><ul>");
-        for w in &o.warnings {
-            let _ = write!(b, "<li>{}</li>", esc(w));
-        }
-        b.push_str("</ul></section>");
-    }
-    b.push_str("<h2>The graph</h2>");
-    b.push_str(&graph_section(chain));
-    page(&format!("{} - run", chain.name), &b)
+    let overview = overview::json(chain, counted);
+    format!(
+        "<section class=\"graph\"><div class=\"bar\"><span class=\"views\" role=\"group\" aria-label=\"what is shown\">\
+         <button id=\"by-function\">functions</button><button id=\"by-element\">elements</button></span>\
+         <input id=\"find\" type=\"search\" placeholder=\"find an element, class or rule\" aria-label=\"find\">\
+         <span id=\"found\"></span><span class=\"views\"><button id=\"out\" aria-label=\"smaller\">\u{2212}</button>\
+         <button id=\"in\" aria-label=\"larger\">+</button><button id=\"fit\">fit</button></span>\
+         <small>click a function for its elements; drag to move, wheel (over functions with Ctrl) to zoom</small></div>\
+         <div class=\"split\">{drawn}<aside id=\"details\"></aside></div>{}{}</section>",
+        data("nodes", &nodes),
+        data("overview", &overview)
+    )
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use crate::common::{self, ChainArgs, thousands};
 use crate::control::{Command, Session, capture};
 use crate::deploy::Renewal;
 use crate::gate::Gate;
+use crate::history::{self, History};
 use crate::log::{self, Level, Losses};
 use crate::ports::{self, DpdkSetup, Live, PortArg, Receivers};
 use crate::runner::{self, Outcome};
@@ -298,7 +299,7 @@ impl Stage {
 pub fn run(
     worker: &mut Worker<Shadow>,
     (clock, plan): (&Clock, &LivePlan),
-    (renewal, offloads): (&mut Renewal, &mut Offloads),
+    (renewal, offloads, history): (&mut Renewal, &mut Offloads, &mut Option<History>),
     differences: &mut ShadowLog,
     mut session: Option<&mut Session>,
 ) -> Result<bool> {
@@ -308,6 +309,7 @@ pub fn run(
     let (mut interrupted, mut ended) = (false, false);
     worker.start(clock.now())?;
     let mut manager = begin(worker, plan, session.as_deref_mut())?;
+    history::begin(history, clock.now());
     let mut losses = Losses::default();
     let team = plan.team.as_ref();
     let mut stage = Stage::Receiving;
@@ -342,6 +344,7 @@ pub fn run(
                 m.alive();
             }
             look_after(worker, plan, session.as_deref());
+            history::attend(history, clock, worker, session.as_deref());
             offloads.attend(worker);
             if losses.is_time() {
                 losses.look(worker.states());
@@ -412,7 +415,7 @@ pub fn taken(worker: &mut Worker<Shadow>, step: &Step, log: &mut ShadowLog) -> R
 /// Looks after a worker's ports, and forwards what its elements print.
 pub fn look_after(worker: &mut Worker<Shadow>, plan: &LivePlan, session: Option<&Session>) {
     worker.attend();
-    let attached = session.map_or(&plan.attached, |s| &s.attached);
+    let attached = session.map_or(&plan.attached, |s| s.look_after(worker));
     tell(worker, plan, attached);
     runner::forward_prints(worker.executor().flow_mut().peek_graph_mut());
 }
@@ -456,6 +459,7 @@ fn begin(
     }
     let manager = session.map(|session| {
         worker.wake_by(session.wakes());
+        session.begin_alerts(worker);
         session.begin();
         let mut manager = Manager::of_environment();
         manager.ready();

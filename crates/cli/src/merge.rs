@@ -104,6 +104,7 @@ pub fn outcomes<'a>(all: impl Iterator<Item = &'a Outcome>, merging: f64) -> Out
         levels: [0; 3],
         flow: FlowStats::default(),
         renewed: 0,
+        history: None,
     };
     for (i, o) in all.enumerate() {
         let (a, b) = (&mut sum.totals, &o.totals);
@@ -153,6 +154,11 @@ pub fn outcomes<'a>(all: impl Iterator<Item = &'a Outcome>, merging: f64) -> Out
             .zip(o.levels)
             .for_each(|(a, b)| *a += b);
         flows(&mut sum.flow, &o.flow);
+        match (&mut sum.history, &o.history) {
+            (Some(a), Some(b)) => a.add(b),
+            (a @ None, b) => a.clone_from(b),
+            _ => {}
+        }
         sum.program = match (sum.program.take(), &o.program) {
             (None, r) if i == 0 => r.clone(),
             (Some(a), Some(b)) => programs(a, b),

@@ -6,6 +6,7 @@ use crate::control::Session;
 use crate::deploy::Renewal;
 use crate::files;
 use crate::gate::Gate;
+use crate::history::{self, History, SoFar};
 use crate::live::{self, LivePlan};
 use crate::ports::PortArg;
 use crate::progress::Progress;
@@ -61,6 +62,8 @@ pub struct Plan {
     pub linger: Timestamp,
     /// No progress bar.
     pub quiet: bool,
+    /// What happens when is noted here, if somebody wants to know.
+    pub history: Option<History>,
     /// It is one of several workers' runs.
     pub part: Option<Part>,
 }
@@ -165,6 +168,8 @@ pub struct Outcome {
     pub flow: FlowStats,
     /// Programs that were made because handlers had changed models.
     pub renewed: u32,
+    /// What happened when, if somebody wanted to know.
+    pub history: Option<History>,
 }
 
 /// Set by the signals that end a run.
@@ -319,10 +324,10 @@ pub fn run(
     let how = (&plan.clock, &plan.live_plan);
     let interrupted = match is_live {
         true => {
-            let both = (&mut *renewal, &mut plan.offloads);
-            live::run(&mut worker, how, both, log, session.as_deref_mut())?
+            let beside = (&mut *renewal, &mut plan.offloads, &mut plan.history);
+            live::run(&mut worker, how, beside, log, session.as_deref_mut())?
         }
-        false => captures(&mut worker, &plan, renewal, log)?,
+        false => captures(&mut worker, &mut plan, renewal, log)?,
     };
     let took = || (start.elapsed().as_secs_f64(), thread_seconds() - cpu);
     let ended = (took, interrupted, with_program);
@@ -353,6 +358,9 @@ pub fn close(
     (took, interrupted, with_program): (impl FnOnce() -> (f64, f64), bool, bool),
 ) -> Result<Outcome> {
     let is_live = session.is_some();
+    if let Some(s) = &session {
+        s.write_alerts(worker);
+    }
     renewal.end();
     let shadow = worker.executor();
     shadow.end_window();
@@ -375,6 +383,15 @@ pub fn close(
     let mut outcome = outcome(chain, worker, ran, is_live);
     if let Some(session) = session {
         session.earlier.add_to(&mut outcome);
+    }
+    outcome.history.clone_from(&plan.history);
+    if let Some(mut history) = outcome.history.take() {
+        let now = match is_live {
+            true => plan.clock.now(),
+            false => worker.now(),
+        };
+        history.end(now, &outcome);
+        outcome.history = Some(history);
     }
     Ok(outcome)
 }
@@ -447,6 +464,7 @@ pub fn outcome(chain: &Chain, worker: &mut Worker<Shadow>, ran: Ran, is_live: bo
         levels: shadow.flow().levels(),
         flow: shadow.flow().stats(),
         renewed: ran.renewed,
+        history: None,
     }
 }
 
@@ -460,7 +478,7 @@ pub fn thread_seconds() -> f64 {
 /// interrupted.
 fn captures(
     worker: &mut Worker<Shadow>,
-    plan: &Plan,
+    plan: &mut Plan,
     renewal: &mut Renewal,
     log: &mut ShadowLog,
 ) -> Result<bool> {
@@ -479,7 +497,14 @@ fn captures(
         let Some(step) = worker.step(most)? else {
             break;
         };
+        if n == 0 {
+            history::begin(&mut plan.history, worker.now() - worker.span());
+        }
         n += step.packets as u64;
+        let now = worker.now();
+        if let Some(history) = plan.history.as_mut().filter(|h| h.is_due(now)) {
+            history.look(now, &SoFar::of(worker.executor(), &[]));
+        }
         let watched = worker.executor().is_watching();
         if watched || worker.executor().mismatches() > 0 {
             // inputs are the first ports

@@ -2,6 +2,7 @@
 
 use crate::common;
 
+use common::browser::{chromium, rendered};
 use common::{json, onefold, root, run, temp};
 use onefold_capture::{CaptureReader, CaptureWriter, LinkType};
 use onefold_element::ElemId;
@@ -9,8 +10,6 @@ use onefold_synth::Program;
 use onefold_synth::program::{Action, Dim, End, Filter, Next, Step};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::process::Command;
 
 fn class<'a>(v: &'a Value, what: &str, test: impl Fn(&Value) -> bool) -> &'a Value {
     let all = v["classes"].as_array().unwrap();
@@ -292,39 +291,6 @@ fn the_program_reads_back_and_text_names_the_rules() {
     }
     let o = onefold(&root(), &["explain", "no-such-chain"]);
     assert_eq!(o.status.code(), Some(2));
-}
-
-fn chromium() -> Option<String> {
-    let found = ["chromium", "chromium-browser", "google-chrome"]
-        .into_iter()
-        .find(|b| {
-            Command::new(b)
-                .arg("--version")
-                .output()
-                .is_ok_and(|o| o.status.success())
-        });
-    if found.is_none() {
-        onefold_testing::skip("no Chromium on this machine");
-    }
-    found.map(str::to_string)
-}
-
-/// The page as a browser makes it, scripts run.
-fn rendered(browser: &str, dir: &Path, page: &Path, hash: &str) -> String {
-    let profile = dir.join("profile");
-    let o = Command::new(browser)
-        .args([
-            "--headless=new",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--virtual-time-budget=10000",
-            "--dump-dom",
-        ])
-        .arg(format!("--user-data-dir={}", profile.display()))
-        .arg(format!("file://{}{hash}", page.display()))
-        .output()
-        .expect("the browser runs");
-    String::from_utf8_lossy(&o.stdout).into_owned()
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn udp(to: u16, payload: &[u8]) -> Vec<u8> {
 }
 
 /// The chain and a capture of four packets, in a folder.
-fn alerting(name: &str) -> std::path::PathBuf {
+pub fn alerting(name: &str) -> std::path::PathBuf {
     let dir = temp(name);
     std::fs::write(dir.join("chain.yaml"), CHAIN).unwrap();
     let rule = "alert udp any any -> any 53 (msg:\"a: question\"; content:\"abc\"; sid:7; rev:1;)";

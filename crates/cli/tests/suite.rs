@@ -24,6 +24,7 @@ mod habits;
 mod hostile;
 mod limits;
 mod matcher;
+mod pages;
 mod planted;
 mod processes;
 mod proofs;

@@ -28,6 +28,7 @@ pub(super) fn join(
         .collect();
     connect_within(reader, chain, parts, &placed);
     let links = connect_links(reader, chain, parts, ends, &placed);
+    name_links(chain, &links);
     rounds::guard(&mut chain.graph, &links);
     add_ports(chain, parts, wiring, ends, &placed);
     if chain.graph.elements.len() > MAX_ELEMENTS {
@@ -202,6 +203,17 @@ fn connect_links(
         }
     }
     all
+}
+
+/// Names the elements of each link, which stay where they are.
+fn name_links(chain: &mut Chain, links: &[LinkEnds]) {
+    for (info, ends) in chain.links.iter_mut().zip(links) {
+        let crossed = ends
+            .sinks
+            .iter()
+            .filter_map(|i| chain.graph.elements.get(*i));
+        info.elements = crossed.map(|e| e.name.clone()).collect();
+    }
 }
 
 /// The chain's ports: where packets enter, and where they leave.

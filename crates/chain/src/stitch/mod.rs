@@ -89,6 +89,8 @@ pub struct LinkInfo {
     pub from: String,
     /// `router[0]`
     pub to: String,
+    /// Names of the elements that packets cross it by, each of which counts them.
+    pub elements: Vec<String>,
 }
 
 /// A function's graph with its devices found.
@@ -348,6 +350,7 @@ pub(crate) fn stitch(
             .map(|(a, b, _)| LinkInfo {
                 from: a.to_string(),
                 to: b.to_string(),
+                elements: Vec::new(),
             })
             .collect(),
         schedule: None,

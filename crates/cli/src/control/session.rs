@@ -1,6 +1,7 @@
 //! The worker's side: what it is told to do, and what it goes on with.
 
 use super::capture;
+use crate::alerts::Eve;
 use crate::common;
 use crate::deploy::{Renewal, Verification};
 use crate::program::Synthesized;
@@ -227,6 +228,8 @@ pub struct Session {
     counted: Option<f64>,
     /// Who looks at packets one by one.
     pub watch: Option<capture::Watch>,
+    /// Where alerts are written, if they are.
+    pub eve: Option<Eve>,
 }
 
 impl Session {
@@ -257,6 +260,7 @@ impl Session {
             held: None,
             counted: None,
             watch: None,
+            eve: None,
         })
     }
 
@@ -267,6 +271,24 @@ impl Session {
     /// What wakes it.
     pub fn wakes(&self) -> Wakes {
         self.mailbox.wakes()
+    }
+    /// Elements tell of alerts from now on, if these are to be written.
+    pub fn begin_alerts(&self, worker: &mut Worker<Shadow>) {
+        if let Some(eve) = &self.eve {
+            eve.begin(worker.executor().flow_mut().peek_graph_mut());
+        }
+    }
+    /// Writes the alerts that there have been.
+    pub fn write_alerts(&self, worker: &mut Worker<Shadow>) {
+        if let Some(eve) = &self.eve {
+            let graph = worker.executor().flow_mut().peek_graph_mut();
+            eve.write(graph, &self.chain);
+        }
+    }
+    /// Writes alerts from time to time; where the ports are.
+    pub fn look_after(&self, worker: &mut Worker<Shadow>) -> &Vec<Attached> {
+        self.write_alerts(worker);
+        &self.attached
     }
     /// It begins to take packets now, in this thread.
     pub fn begin(&mut self) {
@@ -432,6 +454,8 @@ impl Session {
         log: &mut ShadowLog,
     ) -> std::result::Result<Installed, ReplaceError> {
         let begun = Instant::now();
+        // of the chain that they are about
+        self.write_alerts(worker);
         let bindings = self.bindings(&next.chain);
         let mut earlier = self.earlier.clone();
         earlier.add(worker.executor(), renewal.renewed);
@@ -454,6 +478,7 @@ impl Session {
         log.goes_on(&next.chain, next.command);
         let chain = std::mem::replace(&mut self.chain, next.chain);
         (self.made, self.attached) = (next.made, next.attached);
+        self.begin_alerts(worker);
         Ok(Installed {
             taken,
             pause: begun.elapsed().as_secs_f64(),

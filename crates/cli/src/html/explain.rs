@@ -1,6 +1,6 @@
 //! The page of `onefold explain --html`: what happens to which packets and why, readable with ten thousand classes.
 
-use super::{esc, graph_section, head, page_with};
+use super::{answer, card, data, esc, graph_section, head, page_with};
 use crate::common::thousands;
 use crate::explain::{Explained, Fate, class_json, kinds, summary};
 use std::fmt::Write;
@@ -9,32 +9,48 @@ const JS: &str = include_str!("../../assets/explain.js");
 /// Filters and origins of a class that the page holds.
 const MOST: usize = 60;
 
-/// The page.
+/// The page: the answer first, then how the chain does it.
 pub fn explain_page(x: &Explained<'_>) -> String {
     let mut b = head(x.chain);
+    answer::section(&mut b, x);
+    punts(&mut b, x);
+    b.push_str("<h2 id=\"graph\">The chain</h2>");
+    b.push_str(&graph_section(x.chain, None));
+    b.push_str(
+        "<section id=\"classes\"><h2>Traffic classes</h2><div class=\"bar\">\
+         <input id=\"q\" type=\"search\" placeholder=\"filter, action, rule, file:line ...\" \
+         aria-label=\"search classes\">\
+         <label>group by <select id=\"group\"><option value=\"fate\">what becomes of them</option>\
+         <option value=\"entry\">where they come in</option><option value=\"nf\">network function</option>\
+         <option value=\"to\">port or element</option><option value=\"\">nothing</option></select></label>\
+         <label>show <select id=\"fate\"><option value=\"\">all</option></select></label>\
+         <span id=\"count\"></span><span class=\"pages\"><button id=\"prev\">back</button>\
+         <span id=\"page\"></span><button id=\"next\">on</button></span>\
+         </div><div id=\"list\"></div></section>",
+    );
+    inside(&mut b, x);
+    let mut program = summary(x);
+    program["classes"] = x
+        .classes
+        .iter()
+        .filter(|c| c.fate != Fate::Never)
+        .map(|c| {
+            let mut v = class_json(x, c, MOST);
+            // elements by number: names are in the graph's data
+            v["path"] = c.path.iter().map(|e| e.0).collect();
+            v
+        })
+        .collect();
+    b.push_str(&data("program", &program));
+    page_with(&format!("{} - explained", x.chain.name), &b, &[JS])
+}
+
+/// Operations by kind, stages, structures, notes.
+fn inside(b: &mut String, x: &Explained<'_>) {
+    b.push_str("<section id=\"inside\"><h2>Inside</h2><div class=\"cards\">");
     let n = |n: usize| thousands(n as u64);
-    b.push_str("<section><h2>What the chain became</h2><div class=\"cards\">");
-    let mut cards = vec![
-        ("traffic classes", n(x.classes.len())),
-        ("packet filters", n(x.rules())),
-        ("stages", n(x.program.stages.len())),
-        ("synthesized in", format!("{:.3} s", x.seconds)),
-    ];
-    if let Some(c) = x.longest() {
-        let value = format!(
-            "{} \u{2192} {}",
-            kinds::total(&c.before),
-            kinds::total(&c.after)
-        );
-        cards.push(("operations, longest way", value));
-    }
-    for (name, value) in cards {
-        // writing to a String cannot fail
-        let _ = write!(
-            b,
-            "<div class=\"card\"><span>{name}</span><b>{value}</b></div>"
-        );
-    }
+    card(b, "packet filters", &n(x.rules()));
+    card(b, "stages", &n(x.program.stages.len()));
     b.push_str("</div>");
     if let Some(c) = x.longest() {
         b.push_str("<h2>Operations on the longest way</h2><table><tr><th>operation<th>as written<th>synthesized</tr>");
@@ -42,6 +58,7 @@ pub fn explain_page(x: &Explained<'_>) -> String {
             let (before, after) = (c.before.get(k), c.after.get(k));
             if before.is_some() || after.is_some() {
                 let v = |o: Option<&u32>| o.map_or("\u{2013}".to_string(), u32::to_string);
+                // writing to a String cannot fail
                 let _ = write!(
                     b,
                     "<tr><td>{k}<td class=\"n\">{}<td class=\"n\">{}</tr>",
@@ -60,7 +77,6 @@ pub fn explain_page(x: &Explained<'_>) -> String {
         );
     }
     b.push_str("</section>");
-    punts(&mut b, x);
     b.push_str(&crate::explain::structures_html(x));
     if !x.program.notes.is_empty() {
         b.push_str("<section><h2>Notes</h2><ul>");
@@ -69,41 +85,10 @@ pub fn explain_page(x: &Explained<'_>) -> String {
         }
         b.push_str("</ul></section>");
     }
-    b.push_str(
-        "<section id=\"classes\"><h2>Traffic classes</h2><div class=\"bar\">\
-         <input id=\"q\" type=\"search\" placeholder=\"filter, action, rule, file:line ...\" aria-label=\"search classes\">\
-         <label>group by <select id=\"group\"><option value=\"fate\">what becomes of them</option>\
-         <option value=\"entry\">where they come in</option><option value=\"nf\">network function</option>\
-         <option value=\"to\">port or element</option><option value=\"\">nothing</option></select></label>\
-         <label>show <select id=\"fate\"><option value=\"\">all</option></select></label>\
-         <span id=\"count\"></span><span class=\"pages\"><button id=\"prev\">back</button><span id=\"page\"></span><button id=\"next\">on</button></span>\
-         </div><div id=\"list\"></div></section>",
-    );
-    b.push_str("<h2>The graph as written</h2>");
-    b.push_str(&graph_section(x.chain));
-    let mut data = summary(x);
-    data["classes"] = x
-        .classes
-        .iter()
-        .filter(|c| c.fate != Fate::Never)
-        .map(|c| {
-            let mut v = class_json(x, c, MOST);
-            // elements by number: names are in the graph's data
-            v["path"] = c.path.iter().map(|e| e.0).collect();
-            v
-        })
-        .collect();
-    // `</` must not end the script element
-    let data = data.to_string().replace("</", "<\\/");
-    let _ = write!(
-        b,
-        "<script type=\"application/json\" id=\"program\">{data}</script>"
-    );
-    page_with(&format!("{} - explained", x.chain.name), &b, &[JS])
 }
 
 fn punts(b: &mut String, x: &Explained<'_>) {
-    b.push_str("<section><h2>What is punted to the reference graph, and why</h2>");
+    b.push_str("<section><h2>What takes the slow way, element by element, and why</h2>");
     for (name, class) in &x.whole {
         let _ = write!(
             b,

@@ -1,6 +1,8 @@
 //! Drawing a graph: one column block per network function, inside it layers from input to output.
 
 use super::esc;
+use super::overview::Counted;
+use crate::common::thousands;
 use crate::graphview::split;
 use onefold_chain::Chain;
 use std::fmt::Write;
@@ -13,12 +15,21 @@ const PAD: f64 = 26.0;
 /// Sweeps that order the boxes of a layer by their neighbours.
 const SWEEPS: usize = 6;
 
-/// The graph as an `<svg>` element.
-pub fn draw(chain: &Chain) -> String {
+/// Where everything is.
+struct Placed {
+    /// By element: its left upper corner.
+    pos: Vec<(f64, f64)>,
+    /// Frames of functions, drawn.
+    blocks: String,
+    size: (f64, f64),
+}
+
+/// Places elements, function by function.
+fn place(chain: &Chain) -> Placed {
     let g = &chain.graph;
     let n = g.elements.len();
+    let edges: Vec<(usize, usize)> = g.connections.iter().map(|c| (c.from.0, c.to.0)).collect();
     let mut pos = vec![(0.0f64, 0.0f64); n];
-    let mut svg = String::new();
     let mut blocks = String::new();
     let (mut x0, mut height) = (0.0f64, 0.0f64);
     let mut groups: Vec<(&str, &str)> = chain
@@ -36,7 +47,7 @@ pub fn draw(chain: &Chain) -> String {
         if members.is_empty() {
             continue;
         }
-        let layers = layer(&members, chain);
+        let layers = layer(&members, n, &edges);
         let widest = layers.iter().map(Vec::len).max().unwrap_or(1) as f64;
         let width = widest * (BOX.0 + GAP.0) - GAP.0;
         for (row, l) in layers.iter().enumerate() {
@@ -51,9 +62,11 @@ pub fn draw(chain: &Chain) -> String {
         // writing to a String cannot fail
         let _ = write!(
             blocks,
-            "<g class=\"nf c{}\"><rect x=\"{x0:.0}\" y=\"0\" width=\"{:.0}\" height=\"{h:.0}\" rx=\"10\"/>\
+            "<g class=\"nf c{}\" data-nf=\"{}\">\
+             <rect x=\"{x0:.0}\" y=\"0\" width=\"{:.0}\" height=\"{h:.0}\" rx=\"10\"/>\
              <text x=\"{:.0}\" y=\"24\">{} <tspan>{}</tspan></text></g>",
             k % 6,
+            esc(nf),
             width + 2.0 * PAD,
             x0 + PAD,
             esc(nf),
@@ -61,14 +74,43 @@ pub fn draw(chain: &Chain) -> String {
         );
         x0 += width + 2.0 * PAD + 40.0;
     }
+    Placed {
+        pos,
+        blocks,
+        size: (x0.max(300.0), height.max(200.0) + 40.0),
+    }
+}
+
+/// The graph as an `<svg>` element: functions, which a script places for the window there is, and all elements.
+pub fn draw(chain: &Chain, counted: Option<&Counted>) -> String {
+    let placed = place(chain);
+    let mut svg = String::new();
+    // writing to a String cannot fail
     let _ = write!(
         svg,
         "<svg id=\"drawing\" viewBox=\"-20 -20 {:.0} {:.0}\" xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"the graph\">\
-         <defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\">\
-         <path d=\"M0 0 L8 4 L0 8 z\"/></marker></defs>{blocks}<g class=\"edges\">",
-        x0.max(300.0),
-        height.max(200.0) + 40.0
+         <defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" \
+         markerUnits=\"userSpaceOnUse\" orient=\"auto\"><path d=\"M0 0 L8 4 L0 8 z\"/></marker></defs>\
+         <g id=\"functions\"></g><g id=\"elements\">{}<g class=\"edges\">",
+        placed.size.0, placed.size.1, placed.blocks
     );
+    let labels = draw_edges(&mut svg, chain, &placed.pos, counted);
+    svg.push_str("</g><g class=\"boxes\">");
+    draw_boxes(&mut svg, chain, &placed.pos, counted);
+    let _ = write!(svg, "</g><g class=\"labels\">{labels}</g></g></svg>");
+    svg
+}
+
+/// Draws connections; their labels come back.
+fn draw_edges(
+    svg: &mut String,
+    chain: &Chain,
+    pos: &[(f64, f64)],
+    counted: Option<&Counted>,
+) -> String {
+    let g = &chain.graph;
+    let n = g.elements.len();
+    let mut labels = String::new();
     let (mut outs, mut ins) = (vec![1usize; n], vec![1usize; n]);
     for c in &g.connections {
         outs[c.from.0] = outs[c.from.0].max(c.from.1 + 1);
@@ -87,6 +129,7 @@ pub fn draw(chain: &Chain) -> String {
         let between = split(&g.elements[c.from.0].name).0 != split(&g.elements[c.to.0].name).0;
         let bend = ((b.1 - a.1).abs() / 2.0).clamp(18.0, 120.0);
         let class = if between { " class=\"link\"" } else { "" };
+        // writing to a String cannot fail
         let _ = write!(
             svg,
             "<path data-a=\"{}\" data-b=\"{}\"{class} d=\"M{:.1} {:.1} C{:.1} {:.1} {:.1} {:.1} {:.1} {:.1}\" marker-end=\"url(#tip)\">\
@@ -106,10 +149,23 @@ pub fn draw(chain: &Chain) -> String {
             c.to.1,
             esc(&g.elements[c.to.0].name)
         );
+        let passed = counted.and_then(|x| x.of_element(&g.elements[c.from.0].name));
+        if let Some(packets) = passed.filter(|_| outs[c.from.0] == 1) {
+            let _ = write!(
+                labels,
+                "<text class=\"cnt\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                a.0,
+                a.1 + 15.0,
+                thousands(packets)
+            );
+        }
     }
-    svg.push_str("</g><g class=\"boxes\">");
-    for (i, e) in g.elements.iter().enumerate() {
-        let (x, y) = pos[i];
+    labels
+}
+
+fn draw_boxes(svg: &mut String, chain: &Chain, pos: &[(f64, f64)], counted: Option<&Counted>) {
+    let elements = chain.graph.elements.iter().zip(pos);
+    for (i, (e, (x, y))) in elements.enumerate() {
         let port = chain
             .ports
             .iter()
@@ -120,10 +176,11 @@ pub fn draw(chain: &Chain) -> String {
             Some(p) => p.name.as_str(),
             None => name,
         };
+        // writing to a String cannot fail
         let _ = write!(
             svg,
             "<g class=\"{class}\" data-i=\"{i}\" transform=\"translate({x:.1} {y:.1})\"><rect width=\"{:.0}\" height=\"{:.0}\" rx=\"6\"/>\
-             <text x=\"{:.0}\" y=\"15\">{}</text><text class=\"s\" x=\"{:.0}\" y=\"29\">{}</text></g>",
+             <text x=\"{:.0}\" y=\"15\">{}</text><text class=\"s\" x=\"{:.0}\" y=\"29\">{}</text>",
             BOX.0,
             BOX.1,
             BOX.0 / 2.0,
@@ -131,9 +188,18 @@ pub fn draw(chain: &Chain) -> String {
             BOX.0 / 2.0,
             esc(&cut(name, 26))
         );
+        let dropped = counted.map_or(0, |x| x.dropped_by(&e.name));
+        if dropped > 0 {
+            let _ = write!(
+                svg,
+                "<text class=\"lost\" x=\"{:.0}\" y=\"{:.0}\">{} dropped</text>",
+                BOX.0 / 2.0,
+                BOX.1 + 12.0,
+                thousands(dropped)
+            );
+        }
+        svg.push_str("</g>");
     }
-    svg.push_str("</g></svg>");
-    svg
 }
 
 fn cut(s: &str, n: usize) -> String {
@@ -145,17 +211,16 @@ fn cut(s: &str, n: usize) -> String {
 }
 
 /// Members in layers, each layer ordered so that few lines cross.
-fn layer(members: &[usize], chain: &Chain) -> Vec<Vec<usize>> {
-    let n = chain.graph.elements.len();
+pub fn layer(members: &[usize], n: usize, edges: &[(usize, usize)]) -> Vec<Vec<usize>> {
     let mut inside = vec![false; n];
     for m in members {
         inside[*m] = true;
     }
     let mut next: Vec<Vec<usize>> = vec![Vec::new(); n];
     let mut prev: Vec<Vec<usize>> = vec![Vec::new(); n];
-    for c in &chain.graph.connections {
-        if inside[c.from.0] && inside[c.to.0] {
-            next[c.from.0].push(c.to.0);
+    for (from, to) in edges {
+        if inside[*from] && inside[*to] {
+            next[*from].push(*to);
         }
     }
     // edges that close a cycle do not count: found by a depth-first walk with its own stack, entries first

@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod adapt;
+pub mod browser;
 pub mod captures;
 pub mod corpus;
 pub mod judge;

@@ -1,6 +1,7 @@
 //! Chains between hosts that are real kernels: network namespaces with virtual interfaces between them, Onefold in
 //! the middle. Needs root; everything that is made has names of its own and is removed.
 
+mod alerts;
 mod bench_live;
 mod boxes;
 mod changes;

@@ -1,11 +1,12 @@
 //! What others ask of the arguments of a run.
 
 use super::{Args, Mode, flow};
-use crate::alerts;
+use crate::alerts::{self, Eve};
 use crate::common::ChainArgs;
 use crate::control::ControlArgs;
 use crate::deploy::VerifyArgs;
 use crate::dropped;
+use crate::history::History;
 use crate::live::Poll;
 use crate::log::LogArgs;
 use crate::ports::{DpdkSetup, PortArg};
@@ -17,6 +18,7 @@ use onefold_chain::Chain;
 use onefold_engine::Graph;
 use onefold_engine::program::ProgramRunner;
 use onefold_engine::shadow::Shadow;
+use onefold_packet::Timestamp;
 
 impl Args {
     /// The chain.
@@ -57,7 +59,12 @@ impl Args {
     }
     /// Files that it writes.
     pub fn written(&self) -> Vec<std::path::PathBuf> {
-        let others = [self.html.as_deref(), self.shadow.capture(), self.log.file()];
+        let others = [
+            self.html.as_deref(),
+            self.alerts.as_deref(),
+            self.shadow.capture(),
+            self.log.file(),
+        ];
         sandbox::written(&self.outputs, &others)
     }
     /// How its programs are verified.
@@ -84,6 +91,19 @@ impl Args {
     #[cfg(debug_assertions)]
     pub fn reload_fault(&self) -> Option<usize> {
         self.reload_fault
+    }
+    /// Where what happens when is noted, if somebody is to see it.
+    pub(super) fn history(&self) -> Option<History> {
+        let wanted = self.html.is_some();
+        wanted.then(|| History::new(Timestamp::ZERO))
+    }
+    /// Where a chain on interfaces writes alerts, if it does.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(super) fn eve(&self, live: bool) -> Result<Option<Eve>> {
+        let file = self.alerts.as_deref().filter(|_| live);
+        file.map(Eve::open).transpose()
     }
     /// Most packets that go in together.
     pub fn batch_size(&self) -> usize {
@@ -183,7 +203,8 @@ pub(super) fn beforehand(
     if let Some(file) = &args.drops {
         dropped::write(file, (chain, graph), inputs, how)?;
     }
-    if let Some(file) = &args.alerts {
+    // of interfaces they are written while packets come
+    if let Some(file) = args.alerts.as_ref().filter(|_| !inputs.is_empty()) {
         alerts::write(file, (chain, graph), inputs, how)?;
     }
     Ok(())
@@ -250,6 +271,9 @@ pub(super) fn check(args: &Args, captures: bool) -> Result<()> {
     let passes = [("--drops", &args.drops), ("--alerts", &args.alerts)];
     for (flag, _) in passes.into_iter().filter(|(_, file)| file.is_some()) {
         let devices = args.ports.iter().any(|p| p.device().is_some());
+        if flag == "--alerts" && devices {
+            continue;
+        }
         let as_they_are = !args.adapt && args.workers.is_one();
         dropped::check(flag, captures && !devices, as_they_are)?;
     }

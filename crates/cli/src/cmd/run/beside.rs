@@ -1,6 +1,7 @@
 //! What stays beside the packets of a run.
 
 use super::Args;
+use crate::alerts::Eve;
 use crate::control::{self, Controls, Earlier, Made, OpenPort, Session};
 use crate::deploy::{Renewal, Verification};
 use crate::program::Synthesized;
@@ -30,7 +31,7 @@ impl Run {
         chain: Chain,
         made: Option<(Synthesized, Verification)>,
         attached: Vec<Attached>,
-        (clock, open, server): (Clock, Vec<OpenPort>, Option<Server>),
+        (clock, open, server, eve): (Clock, Vec<OpenPort>, Option<Server>, Option<Eve>),
     ) -> Result<Run> {
         if open.is_empty() {
             return Ok(Run {
@@ -41,7 +42,8 @@ impl Run {
             });
         }
         let live = open.iter().map(|p| p.live.port.clone()).collect();
-        let session = Session::new(chain, made, attached, live)?;
+        let mut session = Session::new(chain, made, attached, live)?;
+        session.eve = eve;
         let how = control::Workers {
             clock,
             senders: vec![session.sender()],

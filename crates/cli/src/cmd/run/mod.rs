@@ -10,6 +10,7 @@ use crate::alerts;
 use crate::common::{self, ChainArgs};
 use crate::control::{self, ControlArgs, OpenPort};
 use crate::deploy::{Renewal, Verdict, Verification, Verifier, VerifyArgs};
+use crate::links::Counts;
 use crate::live::{self, LivePlan, Poll};
 use crate::log::{self, LogArgs};
 use crate::ports::{PortArg, Receivers, port_arg};
@@ -203,7 +204,8 @@ pub struct Args {
     /// Let the clock run on for this long after the last packet
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]
     linger: f64,
-    /// Writes a self-contained HTML page: rates, ports, drops by reason, the graph
+    /// Writes a self-contained HTML page: the functions with packets and drops, rates, ports, drops by reason over
+    /// time, traffic classes, rules by hits, alerts
     #[arg(long, value_name = "FILE")]
     html: Option<std::path::PathBuf>,
     /// Shows every rule of the operator's with the packets and bytes that it decided about, list by list, as `iptables
@@ -216,7 +218,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     drops: Option<std::path::PathBuf>,
     /// Writes a line of JSON (as Suricata's eve.json) for each packet and each rule on payloads that it made alert or
-    /// drop: sid, message, time, addresses, ports, function. They are found as --drops finds what is dropped
+    /// drop: sid, message, time, addresses, ports, function. Of captures they are found as --drops finds what is
+    /// dropped; on network interfaces lines are added while packets come, and SIGHUP opens the file anew
     #[arg(long, value_name = "FILE")]
     alerts: Option<std::path::PathBuf>,
     /// Prints what a handler says at the end, for example router/rt.table; more than once for several
@@ -252,6 +255,7 @@ fn plan(args: &Args, clock: Clock, adapter: Option<Adapter>, attached: &[Attache
         limit: args.limit,
         linger: Timestamp::from_secs_f64(args.linger.clamp(0.0, 1e9)),
         quiet: args.quiet,
+        history: args.history(),
         part: None,
     }
 }
@@ -307,7 +311,6 @@ fn carry_out(args: &Args) -> Result<u8> {
     let mut plan = plan(args, clock, adapter, &attached);
     // packets that arrive by themselves do not wait for a program
     let waits = live.is_empty();
-    let given = args.verify.program.as_deref();
     let ports = super::verify::ports(&chain);
     let verifier = Verifier::new(&args.verify, ports, args.seed, args.quiet).hurrying(!waits);
     let policy = Policy::new(&args.shadow, args.seed);
@@ -319,19 +322,17 @@ fn carry_out(args: &Args) -> Result<u8> {
         };
     let offloader = offloader(args, &open);
     let entries = Entries::of(&chain);
-    plan.offloads = offloads(
-        args,
-        (&offloader, &entries),
-        &executor,
-        synthesized.as_ref(),
-    )?;
+    let dropping = (&offloader, &entries);
+    plan.offloads = offloads(args, dropping, &executor, synthesized.as_ref())?;
     plan.live = live.into_iter().map(|l| (l.port, l.open)).collect();
     let mut renewal =
-        Renewal::new(verifier, policy, given.is_some(), waits).offloading(offloader, entries);
+        Renewal::new(verifier, policy, args.has_program(), waits).offloading(offloader, entries);
     let command = command(args);
     let mut differences = ShadowLog::new(&args.shadow, &chain, command, &inputs, args.adapt, None)?;
+    let eve = args.eve(!open.is_empty())?;
     let server = sandbox::confine(args, &chain.name, &open)?;
-    let mut run = Run::new(args, chain, synthesized, attached, (clock, open, server))?;
+    let beside = (clock, open, server, eve);
+    let mut run = Run::new(args, chain, synthesized, attached, beside)?;
     runner::catch_interrupt();
     let (chain, session) = (run.chain.clone(), run.session.as_mut());
     let both = (&mut renewal, &mut differences);
@@ -339,7 +340,7 @@ fn carry_out(args: &Args) -> Result<u8> {
     differences.finish()?;
     report::log(&outcome, outcome.totals.balanced());
     let (chain, synthesized, earlier) = run.end(&renewal);
-    let listed = rules::rows(&chain, runner.runner_mut().graph_mut());
+    let counts = Counts::of(&chain, runner.runner_mut().graph_mut());
     let handlers = arguments::read(args, runner.runner_mut().graph_mut());
     let mut shadow = runner.report();
     shadow.compared += earlier.compared;
@@ -357,7 +358,7 @@ fn carry_out(args: &Args) -> Result<u8> {
         outcome: &outcome,
         made: made.as_ref(),
         matchers: &matchers,
-        rules: &listed,
+        counts: &counts,
         handlers: &handlers,
     };
     told.print(args, &differences)?;
@@ -385,7 +386,7 @@ struct Told<'a> {
     outcome: &'a runner::Outcome,
     made: Option<&'a Made<'a>>,
     matchers: &'a [(String, String)],
-    rules: &'a [rules::Row],
+    counts: &'a Counts,
     handlers: &'a [(String, String)],
 }
 
@@ -396,22 +397,28 @@ impl Told<'_> {
             outcome,
             made,
             matchers,
-            rules: listed,
+            counts,
             handlers,
         } = *self;
-        let found = alerts::table(chain, listed);
+        let found = alerts::table(chain, &counts.rules);
         for w in &outcome.warnings {
             eprintln!("warning: {w}");
         }
         if let Some(file) = &args.html {
-            std::fs::write(file, crate::html::run_page(chain, outcome))?;
+            let ran = crate::html::Ran {
+                chain,
+                outcome,
+                made,
+                counts,
+                alerts: &found,
+            };
+            std::fs::write(file, crate::html::run_page(&ran))?;
         }
         if args.json {
             let mut v = json(outcome, args.mode, made);
             v["matchers"] = common::matchers_json(matchers);
             if let Some(all) = v.as_object_mut() {
-                all.insert("rules".into(), rules::json(listed).into());
-                all.insert("alerts".into(), alerts::json(&found));
+                counts.json(&found, all);
                 all.insert("handlers".into(), arguments::handlers_json(handlers));
             }
             if let (Some(r), Some(all)) = (made.and_then(|m| m.shadow), v.as_object_mut()) {
@@ -425,7 +432,7 @@ impl Told<'_> {
                 print_program(m, r);
             }
             if args.rules {
-                rules::print(listed);
+                rules::print(&counts.rules);
             }
             for (name, says) in handlers {
                 crate::say!("{name}:\n{}", says.trim_end());
@@ -559,9 +566,12 @@ fn share(s: &str) -> Result<f64, String> {
 
 /// A program that ran.
 pub struct Made<'a> {
-    graph: &'a Graph,
-    synthesized: &'a Synthesized,
-    verification: &'a Verification,
+    /// The chain's graph.
+    pub graph: &'a Graph,
+    /// The program.
+    pub synthesized: &'a Synthesized,
+    /// What is known of it.
+    pub verification: &'a Verification,
     /// About the programs that followed it.
     renewals: &'a [Verdict],
     /// If anything was compared.

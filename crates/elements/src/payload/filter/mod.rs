@@ -25,6 +25,7 @@ mod needle;
 pub mod rule;
 #[cfg(test)]
 mod tests;
+mod told;
 
 use super::base::Base;
 use super::scan::{Choice, Pattern, Scanner};
@@ -41,6 +42,7 @@ use rule::{Action, Rule, Scratch};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
+use told::Told;
 
 /// `PayloadFilter`.
 pub const PAYLOAD_FILTER: ElementClass = ElementClass {
@@ -218,6 +220,8 @@ struct PayloadFilter {
     /// Matches by rule, alerts among them, and what no rule decided.
     counters: RuleCounters,
     alerts: u64,
+    /// Who wants to be told of each packet that rules alert about or drop.
+    told: Told,
 }
 
 impl Element for PayloadFilter {
@@ -261,6 +265,7 @@ impl Element for PayloadFilter {
                     scanner,
                     compiled: Some(Arc::new(c)),
                     counters,
+                    told: std::mem::take(&mut self.told),
                     ..PayloadFilter::default()
                 };
             }
@@ -318,6 +323,9 @@ impl Element for PayloadFilter {
             cx.decide(Some(*argument), || {
                 format!("{} {}", r.action, r.name).trim_end().to_string()
             });
+            if self.told.is_wanted() && r.action != Action::Allow {
+                self.told.add(&p, *argument, r.action == Action::Drop);
+            }
             match r.action {
                 Action::Alert => alert = true,
                 Action::Drop => drop = true,
@@ -374,6 +382,9 @@ impl Element for PayloadFilter {
             HandlerInfo::r("matcher"),
             HandlerInfo::r("rule_counts"),
             HandlerInfo::button("reset_counts").counts(),
+            // taken, they are gone: nobody reads this by the way
+            HandlerInfo::rp("take_alerts"),
+            HandlerInfo::w("tell_alerts").counts(),
         ];
         H
     }
@@ -388,6 +399,7 @@ impl Element for PayloadFilter {
                 Ok((self.counters.rules().iter().map(of).sum::<u64>()).to_string())
             }
             "rule_counts" => Ok(self.counters.text()),
+            "take_alerts" => Ok(self.told.take()),
             // rules that matched: argument, matches, name
             "counts" => {
                 let mut s = String::new();
@@ -404,12 +416,20 @@ impl Element for PayloadFilter {
         }
     }
 
-    fn write(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
-        if name != "reset_counts" {
-            return Err(HandlerError::NoSuchHandler(name.to_string()));
+    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
+        match (name, value.trim()) {
+            ("reset_counts", _) => {
+                self.counters.reset();
+                self.alerts = 0;
+            }
+            ("tell_alerts", "true") => self.told.want(true),
+            ("tell_alerts", "false") => self.told.want(false),
+            ("tell_alerts", _) => {
+                let what = "tell_alerts: expected true or false";
+                return Err(HandlerError::BadValue(what.to_string()));
+            }
+            _ => return Err(HandlerError::NoSuchHandler(name.to_string())),
         }
-        self.counters.reset();
-        self.alerts = 0;
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use super::dispatch::{End, Ends};
 use super::{Ended, Ready};
 use crate::control::Session;
 use crate::deploy::Renewal;
+use crate::history;
 use crate::live::{self, Stage};
 use crate::log::Losses;
 use crate::runner::{self, Plan};
@@ -103,9 +104,11 @@ impl Group {
     /// From now on packets come.
     pub fn begin(&mut self) {
         self.worker.wake_by(self.session.wakes());
+        self.session.begin_alerts(&mut self.worker);
         self.session.begin();
         self.session.count_cpu(0.0);
         self.begun = Instant::now();
+        history::begin(&mut self.plan.history, self.plan.clock.now());
     }
 
     /// A batch, if there is one; commands before it.
@@ -140,7 +143,9 @@ impl Group {
 
     /// Looks after its ports. True: the chain wants to end.
     pub fn look_after(&mut self) -> bool {
-        live::look_after(&mut self.worker, &self.plan.live_plan, Some(&self.session));
+        let (plan, session) = (&mut self.plan, Some(&self.session));
+        live::look_after(&mut self.worker, &plan.live_plan, session);
+        history::attend(&mut plan.history, &plan.clock, &mut self.worker, session);
         if self.losses.is_time() {
             self.losses.look(self.worker.states());
         }

@@ -2,6 +2,7 @@
 
 use super::super::{Args, executor};
 use super::{Common, Ready, STACK};
+use crate::alerts::Eve;
 use crate::cache::slices_of;
 use crate::common;
 use crate::control::Session;
@@ -38,6 +39,8 @@ struct Preparing<'a> {
     ready: Arc<Gate>,
     /// What the first one's packets are looked up in.
     stages: Mutex<PreparedStages>,
+    /// Where all of them write alerts, if they do.
+    eve: Option<Eve>,
 }
 
 /// For each of these chains. The first one tells whether there is anything to be run, and says what is to be said; the
@@ -67,6 +70,7 @@ pub fn prepare(
         policy: Policy::new(&args.shadow, args.seed),
         ready: Arc::new(Gate::new(workers)),
         stages: Mutex::default(),
+        eve: args.eve(!common.live.is_empty())?,
     };
     let mut chains = loaded.chains.into_iter().enumerate();
     let mut ready = Vec::new();
@@ -170,7 +174,8 @@ impl Preparing<'_> {
         let (attached, live) = (self.common.attached.clone(), self.common.live.clone());
         let (chain, made, session) = match self.is_live() {
             true => {
-                let s = Session::new(chain, made, attached, live)?;
+                let mut s = Session::new(chain, made, attached, live)?;
+                s.eve.clone_from(&self.eve);
                 (s.chain.clone(), s.made.clone(), Some(s))
             }
             false => (Arc::new(chain), made.map(Arc::new), None),
@@ -239,6 +244,7 @@ fn plan(args: &Args, adapter: Option<Adapter>, part: Part, quiet: bool, common: 
         limit: None,
         linger: Timestamp::from_secs_f64(args.linger.clamp(0.0, 1e9)),
         quiet,
+        history: args.history(),
         part: Some(part),
     }
 }

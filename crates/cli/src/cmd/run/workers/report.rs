@@ -5,6 +5,7 @@ use super::dispatch::Done;
 use super::{Args, Ended, Scaling};
 use crate::alerts;
 use crate::common;
+use crate::links::Counts;
 use crate::merge;
 use crate::runner::Outcome;
 use anyhow::{Result, bail};
@@ -51,12 +52,12 @@ pub fn tell_all(
     if let Some(d) = done {
         d.add_to(&mut outcome);
     }
-    let mut listed = Vec::new();
+    let mut counts = Counts::default();
     let mut mismatches = 0;
     let mut matchers = Vec::new();
     for e in ended.iter_mut() {
-        let rows = rules::rows(&e.chain, e.runner.runner_mut().graph_mut());
-        merge::rows(&mut listed, rows);
+        let graph = e.runner.runner_mut().graph_mut();
+        counts.add(Counts::of(&e.chain, graph));
         mismatches += e.runner.report().mismatches + e.earlier.1;
         if matchers.is_empty() {
             matchers = common::matchers(e.runner.runner_mut().graph_mut());
@@ -82,15 +83,21 @@ pub fn tell_all(
     for w in &outcome.warnings {
         eprintln!("warning: {w}");
     }
+    let found = alerts::table(&first.chain, &counts.rules);
     if let Some(file) = &args.html {
-        std::fs::write(file, crate::html::run_page(&first.chain, &outcome))?;
+        let ran = crate::html::Ran {
+            chain: &first.chain,
+            outcome: &outcome,
+            made: made.as_ref(),
+            counts: &counts,
+            alerts: &found,
+        };
+        std::fs::write(file, crate::html::run_page(&ran))?;
     }
-    let found = alerts::table(&first.chain, &listed);
     if args.json {
         let mut v = report::json(&outcome, mode, made.as_ref());
         if let Some(all) = v.as_object_mut() {
-            all.insert("rules".into(), rules::json(&listed).into());
-            all.insert("alerts".into(), alerts::json(&found));
+            counts.json(&found, all);
             all.insert("matchers".into(), common::matchers_json(&matchers));
             all.insert("mismatches".into(), mismatches.into());
             all.insert("conserved".into(), balanced.into());
@@ -124,7 +131,7 @@ pub fn tell_all(
             report::print_program(m, r);
         }
         if args.rules {
-            rules::print(&listed);
+            rules::print(&counts.rules);
         }
     }
     Ok(match balanced && mismatches == 0 {
