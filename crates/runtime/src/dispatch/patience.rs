@@ -89,8 +89,8 @@ struct Wait {
 }
 
 impl Patience {
-    /// Some workers have no room for a batch (`behind`), or packets wait already. `others`: of the port's packets such a
-    /// share (0 to 1) could go on; `None`: no worker has room. Are packets left with the port for now?
+    /// Some workers have no room for a batch (`behind`), or packets wait already. `others`: of the port's packets such
+    /// a share (0 to 1) could go on; `None`: no worker has room. Are packets left with the port for now?
     pub fn waits(&mut self, behind: bool, others: Option<f64>, now: Instant) -> bool {
         let seen = self.seen.replace(now).unwrap_or(now);
         let passed = now.saturating_duration_since(seen);
