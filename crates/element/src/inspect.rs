@@ -21,6 +21,15 @@ pub struct Inspected<'a> {
 }
 
 impl<'a> Inspected<'a> {
+    /// No packet: what stands where none has been put yet.
+    pub const NONE: Inspected<'static> = Inspected {
+        net: &[],
+        header: 0,
+        total: 0,
+        protocol: 0,
+        len: 0,
+    };
+
     /// The packet as its annotations have it; `None` where it is none of those that can be handed over like this.
     pub fn of(p: &'a Packet) -> Option<Inspected<'a>> {
         let net = p.network()?;

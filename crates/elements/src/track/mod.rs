@@ -25,6 +25,7 @@ mod headers;
 mod key;
 mod range;
 mod report;
+mod run;
 mod settings;
 mod table;
 mod table_user;

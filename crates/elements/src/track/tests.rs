@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 mod marks;
+mod run;
 mod usual;
 
 const FIN: u8 = 1;

@@ -22,6 +22,7 @@ use crate::flow::rewrite_template::NO_SINK;
 use crate::flow::runner::FlowRunner;
 use crate::flow::steps::Steps;
 use crate::flow::table::{LONG, NO_SLOT};
+use crate::flow::together::Turns;
 use crate::flow::windows;
 use crate::flow::windows::Windows;
 use crate::graph::arrival::{Arrival, tick};
@@ -123,6 +124,10 @@ impl FlowRunner {
             } else {
                 shed += self.part(source, &mut packets, i, gone);
             }
+            let mut turns = Turns::of(self, alone && equal_match && seen.keyed);
+            if turns.together {
+                i += wide.go_together(self, (i, n), turns.long, &mut packets);
+            }
             if i == n {
                 self.flush();
                 continue;
@@ -135,8 +140,15 @@ impl FlowRunner {
                 let run = stamped.then(|| self.begin_run_of(ingress, packets.rest()));
                 let upto = run.map_or(n, |run| i + run);
                 if alone {
-                    i += wide.go_in_place(self, (ingress, i), upto, &mut packets, stale);
+                    let to = turns.one_by_one(i, upto);
+                    i += wide.go_in_place(self, (ingress, i), to, &mut packets, stale);
                     stale |= self.news != news;
+                    if i == to && to < upto {
+                        let went = wide.go_together(self, (i, upto), turns.long, &mut packets);
+                        turns.went(went);
+                        i += went;
+                        continue;
+                    }
                 }
                 let alone = alone && i < upto && self.goes_alone(wide, ingress, i, stale);
                 if !alone {

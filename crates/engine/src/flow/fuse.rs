@@ -299,6 +299,7 @@ impl FlowRunner {
             own: false,
             idle: false,
             trims: false,
+            together: false,
             l3: u16::try_from(l3).ok()?,
             start: 0,
             rewrite: 0,
@@ -345,6 +346,7 @@ impl FlowRunner {
         fused.idle = rewrite.writes_nothing();
         fused.start = i16::try_from(start).ok()?;
         (fused.sink, fused.sums) = (sink, bytes.sums());
+        fused.together = self.may_go_together(&fused);
         Some(WholeWay {
             way: fused,
             rewrite,

@@ -67,6 +67,7 @@ pub(crate) mod stats;
 pub(crate) mod steps;
 pub(crate) mod table;
 pub(crate) mod taken;
+pub(crate) mod together;
 pub(crate) mod transmit;
 pub(crate) mod walk;
 pub(crate) mod wave;

@@ -137,6 +137,16 @@ macro_rules! steps {
             ) -> usize {
                 r.go_in_place(wide, from, upto, packets, stale)
             }
+            /// [`FlowRunner::go_together`].
+            fn go_together[](
+                wide,
+                r: &mut FlowRunner,
+                range: (usize, usize),
+                long: u64,
+                packets: &mut BatchDrain<'_>,
+            ) -> usize {
+                r.go_together(wide, range, long, packets)
+            }
             /// [`FlowRunner::apply_grouped`].
             fn apply_grouped[](
                 wide,

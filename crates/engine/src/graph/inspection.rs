@@ -25,6 +25,29 @@ impl Core {
         elem.is_some_and(|e| e.hints())
     }
 
+    /// [`Element::inspects_runs`].
+    ///
+    /// [`Element::inspects_runs`]: onefold_element::Element::inspects_runs
+    pub fn inspects_runs(&self, node: u32) -> bool {
+        let elem = self.nodes.get(node as usize).and_then(|n| n.elem.as_ref());
+        elem.is_some_and(|e| e.inspects_runs())
+    }
+
+    /// [`Element::inspect_run`]; an element that is at work already lets nothing pass.
+    ///
+    /// [`Element::inspect_run`]: onefold_element::Element::inspect_run
+    #[inline(always)]
+    pub fn inspect_run(
+        &mut self,
+        node: u32,
+        run: &[Inspected<'_>],
+        hints: &[u32],
+        cx: &mut InspectCx<'_>,
+    ) -> usize {
+        let elem = (self.nodes.get_mut(node as usize)).and_then(|n| n.elem.as_mut());
+        elem.map_or(0, |e| e.inspect_run(run, hints, cx).min(run.len()))
+    }
+
     /// [`Element::prefetch_flows`].
     ///
     /// [`Element::prefetch_flows`]: onefold_element::Element::prefetch_flows
