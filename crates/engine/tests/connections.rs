@@ -122,7 +122,11 @@ const ONE_ARM: &str = "
 fn either_way(r: &mut Rng, hosts: u64, flags: u8) -> Vec<u8> {
     let (host, back, tcp, v6) = (r.below(hosts) as u8, r.one_in(2), r.one_in(2), r.one_in(4));
     let (inside, outside) = ((1000 + u16::from(host)).to_be_bytes(), [0, 80]);
-    let (sport, dport) = if back { (outside, inside) } else { (inside, outside) };
+    let (sport, dport) = if back {
+        (outside, inside)
+    } else {
+        (inside, outside)
+    };
     let payload = vec![7; r.of(&[0, 1, 4, 30, 200])];
     let mut upper = [sport, dport].concat();
     match tcp {

@@ -161,7 +161,13 @@ impl ConnKey {
 
     /// [`ConnKey::ways_v4`] of IPv6.
     #[inline(always)]
-    pub fn ways_v6(&self, src: &[u8; 16], dst: &[u8; 16], ports: [u8; 4], protocol: u8) -> (bool, bool) {
+    pub fn ways_v6(
+        &self,
+        src: &[u8; 16],
+        dst: &[u8; 16],
+        ports: [u8; 4],
+        protocol: u8,
+    ) -> (bool, bool) {
         let [s0, s1, d0, d1] = ports;
         let goes = |src: &[u8; 16], dst: &[u8; 16], at_src, at_dst| {
             (self.a == *src) & (self.b == *dst) & (self.at_a == at_src) & (self.at_b == at_dst)

@@ -135,7 +135,9 @@ impl ComposedTable {
         {
             let goes = way.way.together;
             *n = self.fused.add(way);
-            if let Some(t) = self.together.get_mut(number.wrapping_sub(COMPOSED) as usize)
+            if let Some(t) = self
+                .together
+                .get_mut(number.wrapping_sub(COMPOSED) as usize)
                 && goes
             {
                 (*t, self.any_together) = (*n, true);

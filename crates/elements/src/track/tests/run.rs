@@ -17,7 +17,12 @@ fn all_of(t: &ConnTable) -> String {
 
 /// What whoever knows where headers are hands over; `None` of what may not be handed over.
 fn inspected(net: &[u8]) -> Option<Inspected<'_>> {
-    let word = |at: usize| Some(usize::from(u16::from_be_bytes([*net.get(at)?, *net.get(at + 1)?])));
+    let word = |at: usize| {
+        Some(usize::from(u16::from_be_bytes([
+            *net.get(at)?,
+            *net.get(at + 1)?,
+        ])))
+    };
     let (header, total, protocol) = match net.first()? {
         0x45 if word(6)? & 0x3fff == 0 => (20, word(2)?, net[9]),
         b if b >> 4 == 6 => (40, word(4)? + 40, *net.get(6)?),
@@ -38,8 +43,16 @@ fn inspected(net: &[u8]) -> Option<Inspected<'_>> {
 }
 
 /// As many as go together, and the same one by one; how many went.
-fn run_of(table: &mut ConnTable, all: &[(Vec<u8>, u32)], now: u64, first: fn(ConnClass) -> bool) -> usize {
-    let packets: Vec<_> = all.iter().map(|(b, _)| inspected(b).expect("headers")).collect();
+fn run_of(
+    table: &mut ConnTable,
+    all: &[(Vec<u8>, u32)],
+    now: u64,
+    first: fn(ConnClass) -> bool,
+) -> usize {
+    let packets: Vec<_> = all
+        .iter()
+        .map(|(b, _)| inspected(b).expect("headers"))
+        .collect();
     let hints: Vec<u32> = all.iter().map(|(_, h)| *h).collect();
     let mut twin = table.clone();
     let n = table.refresh_run(&packets, &hints, now, Lets::of(first));
@@ -70,7 +83,18 @@ const FIRST: [fn(ConnClass) -> bool; 4] = [
 fn any_packet() -> impl Strategy<Value = Vec<u8>> {
     let kind = prop::sample::select(vec![6u8, 6, 6, 17, 17, 1]);
     let flags = prop::sample::select(vec![
-        ACK, ACK, ACK, ACK, ACK | 8, ACK | 0xc0, ACK, SYN, SYN | ACK, FIN | ACK, RST, ACK | 32,
+        ACK,
+        ACK,
+        ACK,
+        ACK,
+        ACK | 8,
+        ACK | 0xc0,
+        ACK,
+        SYN,
+        SYN | ACK,
+        FIN | ACK,
+        RST,
+        ACK | 32,
     ]);
     let damage = prop::option::weighted(0.1, (0usize..70, any::<u8>()));
     let ends = (prop::bool::weighted(0.3), 0u8..3, 0u8..3);
@@ -226,7 +250,17 @@ fn records_that_are_used_again_are_other_connections() {
 
 #[test]
 fn what_changes_a_connection_ends_a_run() {
-    let flags = [FIN | ACK, RST, RST | ACK, SYN, SYN | ACK, 0, FIN | SYN, ACK | FIN | 32, ACK | 32];
+    let flags = [
+        FIN | ACK,
+        RST,
+        RST | ACK,
+        SYN,
+        SYN | ACK,
+        0,
+        FIN | SYN,
+        ACK | FIN | 32,
+        ACK | 32,
+    ];
     for f in flags {
         let (mut r, [a, b, c, _]) = opened(false);
         let end = packet(false, (1, 2), 6, &tcp((1000, 80), f, 13, 25, 0));
@@ -252,10 +286,19 @@ fn what_is_wrong_or_over_ends_a_run() {
         b
     };
     // payload and checksum of TCP, its header's length, UDP's length and payload
-    for wrong in [damaged(&a, 42, 1), damaged(&a, 36, 4), damaged(&a, 32, 0x10), damaged(&a, 32, 0xf0)] {
+    for wrong in [
+        damaged(&a, 42, 1),
+        damaged(&a, 36, 4),
+        damaged(&a, 32, 0x10),
+        damaged(&a, 32, 0xf0),
+    ] {
         assert_eq!(went(&mut r, &[(&d, 2), (&wrong, 1), (&b, 1)]), 1);
     }
-    for wrong in [damaged(&c, 25, 1), damaged(&c, 25, 0x0f), damaged(&c, 29, 1)] {
+    for wrong in [
+        damaged(&c, 25, 1),
+        damaged(&c, 25, 0x0f),
+        damaged(&c, 29, 1),
+    ] {
         assert_eq!(went(&mut r, &[(&a, 1), (&wrong, 2), (&d, 2)]), 1);
     }
     // UDP without a checksum
@@ -265,7 +308,13 @@ fn what_is_wrong_or_over_ends_a_run() {
     without[29] ^= 1;
     assert_eq!(went(&mut r, &[(&without, 2), (&a, 1)]), 2);
     r.table.settings.checksum = false;
-    assert_eq!(went(&mut r, &[(&damaged(&a, 42, 1), 1), (&damaged(&c, 29, 1), 2)]), 2);
+    assert_eq!(
+        went(
+            &mut r,
+            &[(&damaged(&a, 42, 1), 1), (&damaged(&c, 29, 1), 2)]
+        ),
+        2
+    );
     // a connection that has ended, and is still in the table
     r.now += 31_000;
     assert_eq!(went(&mut r, &[(&a, 1), (&c, 2), (&b, 1)]), 1);
