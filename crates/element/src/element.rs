@@ -5,7 +5,7 @@ use crate::batch::{Batching, Clock};
 use crate::class::Processing;
 use crate::cx::{Cx, TimerId};
 use crate::handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
-use crate::inspect::{InspectCx, Inspected};
+use crate::inspect::{InspectCx, Inspected, InspectedBatch};
 use crate::model::{BindPacket, Binding, Bound, Case, Model, ModelCx};
 use crate::names::NameDb;
 use crate::rule_counts::RuleCounters;
@@ -370,23 +370,15 @@ pub trait Element: ElementClone + Send + 'static {
     /// Packets of flows with these hints will be inspected soon: their memory may be asked for.
     fn prefetch_flows(&self, hints: &[u32], store: &StateStore) {}
 
-    /// Does this element implement [`Element::inspect_run`]? Asked once, when the graph is built; it must then have
-    /// [hints](Element::hints).
-    fn inspects_runs(&self) -> bool {
+    /// Does this element implement [`Element::inspect_batch`]? Asked once; it must then have [hints](Element::hints).
+    fn inspects_batches(&self) -> bool {
         false
     }
 
-    /// Looks at packets that come one behind the other, with the hints of their flows, which may be of others, or of
-    /// none that is there: how many of them, from the first one on, have been let pass. What [`Element::inspect`] would
-    /// have done to each of these has been done, in their order, and it would have said of each the hint that there is.
-    /// With all others nothing has been done, whether `inspect` would let them pass or not; 0 is always right. Each
-    /// packet is as long as its IP header says, or longer. Not called while a trace is taken.
-    fn inspect_run(
-        &mut self,
-        run: &[Inspected<'_>],
-        hints: &[u32],
-        cx: &mut InspectCx<'_>,
-    ) -> usize {
+    /// [`Element::inspect`] of packets that come one behind the other: how many of them, from the first one on, have
+    /// been let pass, with their hints as they are. With all others nothing has been done, whether `inspect` would let
+    /// them pass or not; 0 is always right. [`InspectCx::hint`] is `None`. Not called while a trace is taken.
+    fn inspect_batch(&mut self, b: &InspectedBatch<'_>, cx: &mut InspectCx<'_>) -> usize {
         0
     }
 

@@ -81,6 +81,15 @@ impl<'a> Inspected<'a> {
     }
 }
 
+/// Packets that come one behind the other, for [`Element::inspect_batch`](crate::Element::inspect_batch).
+#[derive(Debug, Clone, Copy)]
+pub struct InspectedBatch<'a> {
+    /// In their order. Each is as long as its IP header says, or longer.
+    pub packets: &'a [Inspected<'a>],
+    /// As many: each packet's, as in [`InspectCx::hint`].
+    pub hints: &'a [u32],
+}
+
 /// What an element that inspects has besides the packet.
 #[allow(missing_debug_implementations)]
 pub struct InspectCx<'a> {

@@ -221,7 +221,11 @@ fn packets_of_both_ways_are_inspected_together() {
         let s = b.flow.stats();
         assert_eq!(s.refused, 0, "{:?}", b.flow.causes());
         let least = if lively < 10 { s.hits / 4 } else { 100 };
-        assert!(s.together > least, "{s:?} {:?}", b.flow.not_composed());
+        assert!(
+            s.inspected_in_batches > least,
+            "{s:?} {:?}",
+            b.flow.not_composed()
+        );
     }
 }
 
@@ -232,6 +236,10 @@ fn hints_of_connections_that_gave_way_are_found_out() {
         let b = one_arm(60, 3, 300, seed);
         let s = b.flow.stats();
         assert_eq!(s.refused, 0, "{:?}", b.flow.causes());
-        assert!(s.together > 100, "{s:?} {:?}", b.flow.not_composed());
+        assert!(
+            s.inspected_in_batches > 100,
+            "{s:?} {:?}",
+            b.flow.not_composed()
+        );
     }
 }

@@ -11,15 +11,15 @@
 //! What a packet does to its connection (state of TCP, how long it stays) is done here, whatever rules say of it
 //! afterwards, as in Linux; connections are entered by ConnConfirm.
 
+use super::batch::Lets;
 use super::class::{ConnClass, NUMBERS, parse_classes};
 use super::headers::{Seen, of_packet, read_any};
-use super::run::Lets;
 use super::table::{ConnTable, Found, millis};
 use super::table_user::{NO_TABLE, finish, is_asked, uses_table};
 use onefold_element::args::{AnyArg, Args};
 use onefold_element::{
     ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, InspectCx, Inspected,
-    NO_HINT, Port, StateId, StateStore,
+    InspectedBatch, NO_HINT, Port, StateId, StateStore,
 };
 use onefold_packet::{Packet, Pkt};
 
@@ -215,18 +215,13 @@ impl Element for ConnTrack {
         true
     }
 
-    fn inspects_runs(&self) -> bool {
+    fn inspects_batches(&self) -> bool {
         true
     }
 
-    fn inspect_run(
-        &mut self,
-        run: &[Inspected<'_>],
-        hints: &[u32],
-        cx: &mut InspectCx<'_>,
-    ) -> usize {
+    fn inspect_batch(&mut self, b: &InspectedBatch<'_>, cx: &mut InspectCx<'_>) -> usize {
         match cx.store.get_mut::<ConnTable>(self.outputs.table) {
-            Some(t) => t.refresh_run(run, hints, millis(cx.now), self.outputs.lets),
+            Some(t) => t.refresh_batch(b, millis(cx.now), self.outputs.lets),
             None => 0,
         }
     }

@@ -13,6 +13,7 @@
 //! the same is listed at [`conn_table`].
 
 mod apply;
+mod batch;
 mod choose;
 pub mod class;
 mod conn_confirm;
@@ -25,7 +26,6 @@ mod headers;
 mod key;
 mod range;
 mod report;
-mod run;
 mod settings;
 mod table;
 mod table_user;

@@ -10,8 +10,8 @@ use onefold_packet::{Timestamp, checksum};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
+mod batch;
 mod marks;
-mod run;
 mod usual;
 
 const FIN: u8 = 1;

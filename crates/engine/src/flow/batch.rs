@@ -13,6 +13,7 @@ use crate::flow::batch_drain::BatchDrain;
 use crate::flow::composed::ComposedTable;
 use crate::flow::extract::Extracted;
 use crate::flow::ingress_cache::IngressCache;
+use crate::flow::inspect_batch::BatchTurns;
 use crate::flow::learn::flow_of;
 use crate::flow::lease::LeasePool;
 use crate::flow::packet_meta::NO_MATCH;
@@ -22,7 +23,6 @@ use crate::flow::rewrite_template::NO_SINK;
 use crate::flow::runner::FlowRunner;
 use crate::flow::steps::Steps;
 use crate::flow::table::{LONG, NO_SLOT};
-use crate::flow::together::Turns;
 use crate::flow::windows;
 use crate::flow::windows::Windows;
 use crate::graph::arrival::{Arrival, tick};
@@ -73,7 +73,7 @@ impl FlowRunner {
                 }
                 _ => Applied::default(),
             };
-            let (mut begun, mut limited, mut gone) = (None, false, 0);
+            let (mut limited, mut gone) = (false, 0);
             if let (true, Some(unknown)) = (seen.part, seen.which) {
                 let (dropped, again) =
                     self.judge(unknown, now, |r, i| (r.meta.hashes[i % GROUP], true));
@@ -101,33 +101,24 @@ impl FlowRunner {
                 n = left;
                 limited = true;
             }
-            if limited {
-                // one alone is classified with all else that is done for it
-                begun = (seen.unknown > 1).then(|| self.stopwatch.read());
-            }
+            // one alone is classified with all else that is done for it
+            let begun = (limited && seen.unknown > 1).then(|| self.stopwatch.read());
             let mut packets = BatchDrain::of(batch, n);
             // the first rules of those that are not known: together they cost much less than one by one
-            let first = match seen.unknown {
-                0 | 1 => None,
-                _ => self.firsts_of_unknown(source, packets.rest(), stamped),
-            };
+            let some = (seen.unknown > 1).then(|| packets.rest());
+            let first = some.and_then(|rest| self.firsts_of_unknown(source, rest, stamped));
             let found = self.found();
             if first.is_some() {
                 by_rule += self.go_by_rule(ingress, n);
             }
-            if let (Some(a), Some(begun)) = (&mut self.admission, begun) {
-                a.spent(self.stopwatch.read().saturating_sub(begun));
-            }
+            self.spent_since(begun);
             let mut i = at_once.upto;
-            if gone == 0 {
-                self.transmit_noted(ingress, &mut packets, i, at_once.dropped);
-            } else {
-                shed += self.part(source, &mut packets, i, gone);
+            match gone {
+                0 => self.transmit_noted(ingress, &mut packets, i, at_once.dropped),
+                _ => shed += self.part(source, &mut packets, i, gone),
             }
-            let mut turns = Turns::of(self, alone && equal_match && seen.keyed);
-            if turns.together {
-                i += wide.go_together(self, (i, n), turns.long, &mut packets);
-            }
+            let mut turns = BatchTurns::of(self, alone && equal_match && seen.keyed);
+            i += turns.first(self, wide, n, &mut packets);
             if i == n {
                 self.flush();
                 continue;
@@ -143,9 +134,7 @@ impl FlowRunner {
                     let to = turns.one_by_one(i, upto);
                     i += wide.go_in_place(self, (ingress, i), to, &mut packets, stale);
                     stale |= self.news != news;
-                    if i == to && to < upto {
-                        let went = wide.go_together(self, (i, upto), turns.long, &mut packets);
-                        turns.went(went);
+                    if let Some(went) = turns.next(self, wide, (i, to, upto), &mut packets) {
                         i += went;
                         continue;
                     }
@@ -181,6 +170,13 @@ impl FlowRunner {
         let known = (self.stats.hits - known).saturating_sub(shed as u64);
         if let Some(l) = self.ingress.get_mut(ingress) {
             l.monitor.count(looked_up, known, by_rule);
+        }
+    }
+
+    /// Unknown packets have taken the time since this moment, if they have any to take.
+    fn spent_since(&mut self, begun: Option<u64>) {
+        if let (Some(a), Some(begun)) = (&mut self.admission, begun) {
+            a.spent(self.stopwatch.read().saturating_sub(begun));
         }
     }
 
@@ -409,7 +405,7 @@ impl FlowRunner {
         done
     }
 
-    /// [`FlowRunner::apply_all`], action by action: `None` where [that](ApplyAtOnce::go_together) is not to be.
+    /// [`FlowRunner::apply_all`], action by action: `None` where [that](ApplyAtOnce::inspect_batch) is not to be.
     #[inline(always)]
     pub(crate) fn apply_grouped(
         &mut self,

@@ -58,9 +58,9 @@ pub(crate) struct ComposedTable {
     any_hinted: bool,
     /// Of these the ones that are written once, by number; [`NOT_FUSED`] for the others.
     fused_ways: Vec<u32>,
-    /// Of these the ones that packets go [together](crate::flow::together); [`NOT_FUSED`] for the others.
-    together: Vec<u32>,
-    any_together: bool,
+    /// Of these the ones that packets go [together](crate::flow::inspect_batch); [`NOT_FUSED`] for the others.
+    batched: Vec<u32>,
+    any_batched: bool,
     pub fused: FusedWays,
     names: HashMap<Box<[Part]>, u32>,
 }
@@ -107,17 +107,17 @@ impl ComposedTable {
         self.fused_ways.get(at).copied().filter(|w| *w != NOT_FUSED)
     }
 
-    /// The same, if its packets go [together](crate::flow::together).
+    /// The same, if its packets go [together](crate::flow::inspect_batch).
     #[inline(always)]
-    pub fn together(&self, number: u32) -> Option<u32> {
+    pub fn batched(&self, number: u32) -> Option<u32> {
         let at = number.wrapping_sub(COMPOSED) as usize;
-        self.together.get(at).copied().filter(|w| *w != NOT_FUSED)
+        self.batched.get(at).copied().filter(|w| *w != NOT_FUSED)
     }
 
     /// Do any?
     #[inline(always)]
-    pub fn any_together(&self) -> bool {
-        self.any_together
+    pub fn any_batched(&self) -> bool {
+        self.any_batched
     }
 
     /// Has this packet room for what is written on a way?
@@ -133,14 +133,12 @@ impl ComposedTable {
             .get_mut((number.wrapping_sub(COMPOSED)) as usize)
             && *n == NOT_FUSED
         {
-            let goes = way.way.together;
+            let goes = way.way.batched;
             *n = self.fused.add(way);
-            if let Some(t) = self
-                .together
-                .get_mut(number.wrapping_sub(COMPOSED) as usize)
+            if let Some(t) = self.batched.get_mut(number.wrapping_sub(COMPOSED) as usize)
                 && goes
             {
-                (*t, self.any_together) = (*n, true);
+                (*t, self.any_batched) = (*n, true);
             }
         }
     }
@@ -165,7 +163,7 @@ impl ComposedTable {
         (self.hinted).push((in_place.as_ref()).map_or([NOBODY; HINTS as usize], |w| w.hinted));
         self.in_place.push(in_place);
         self.fused_ways.push(NOT_FUSED);
-        self.together.push(NOT_FUSED);
+        self.batched.push(NOT_FUSED);
         self.names.insert(parts.into(), n);
         Some(n)
     }
@@ -177,8 +175,8 @@ impl ComposedTable {
         self.hinted.clear();
         self.any_hinted = false;
         self.fused_ways.clear();
-        self.together.clear();
-        self.any_together = false;
+        self.batched.clear();
+        self.any_batched = false;
         self.fused.clear();
         self.names.clear();
     }

@@ -299,7 +299,7 @@ impl FlowRunner {
             own: false,
             idle: false,
             trims: false,
-            together: false,
+            batched: false,
             l3: u16::try_from(l3).ok()?,
             start: 0,
             rewrite: 0,
@@ -346,7 +346,7 @@ impl FlowRunner {
         fused.idle = rewrite.writes_nothing();
         fused.start = i16::try_from(start).ok()?;
         (fused.sink, fused.sums) = (sink, bytes.sums());
-        fused.together = self.may_go_together(&fused);
+        fused.batched = self.may_inspect_batch(&fused);
         Some(WholeWay {
             way: fused,
             rewrite,

@@ -45,8 +45,8 @@ pub(crate) struct Fused {
     pub idle: bool,
     /// The packet ends where its IP header says.
     pub trims: bool,
-    /// Packets may go it [together](crate::flow::together).
-    pub together: bool,
+    /// Packets may go it [together](crate::flow::inspect_batch).
+    pub batched: bool,
     /// Where the IP header is.
     pub l3: u16,
     /// Where the packet begins that leaves.

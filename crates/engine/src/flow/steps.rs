@@ -137,15 +137,15 @@ macro_rules! steps {
             ) -> usize {
                 r.go_in_place(wide, from, upto, packets, stale)
             }
-            /// [`FlowRunner::go_together`].
-            fn go_together[](
+            /// [`FlowRunner::inspect_batch`].
+            fn inspect_batch[](
                 wide,
                 r: &mut FlowRunner,
                 range: (usize, usize),
                 long: u64,
                 packets: &mut BatchDrain<'_>,
             ) -> usize {
-                r.go_together(wide, range, long, packets)
+                r.inspect_batch(wide, range, long, packets)
             }
             /// [`FlowRunner::apply_grouped`].
             fn apply_grouped[](

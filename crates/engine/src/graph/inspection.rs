@@ -1,7 +1,7 @@
 //! Elements that look at packets without being given them.
 
 use crate::graph::core::Core;
-use onefold_element::{InspectCx, Inspected, StateStore};
+use onefold_element::{InspectCx, Inspected, InspectedBatch, StateStore};
 
 impl Core {
     /// Does an element implement [`Element::inspect`]?
@@ -25,27 +25,26 @@ impl Core {
         elem.is_some_and(|e| e.hints())
     }
 
-    /// [`Element::inspects_runs`].
+    /// [`Element::inspects_batches`].
     ///
-    /// [`Element::inspects_runs`]: onefold_element::Element::inspects_runs
-    pub fn inspects_runs(&self, node: u32) -> bool {
+    /// [`Element::inspects_batches`]: onefold_element::Element::inspects_batches
+    pub fn inspects_batches(&self, node: u32) -> bool {
         let elem = self.nodes.get(node as usize).and_then(|n| n.elem.as_ref());
-        elem.is_some_and(|e| e.inspects_runs())
+        elem.is_some_and(|e| e.inspects_batches())
     }
 
-    /// [`Element::inspect_run`]; an element that is at work already lets nothing pass.
+    /// [`Element::inspect_batch`]; an element that is at work already lets nothing pass.
     ///
-    /// [`Element::inspect_run`]: onefold_element::Element::inspect_run
+    /// [`Element::inspect_batch`]: onefold_element::Element::inspect_batch
     #[inline(always)]
-    pub fn inspect_run(
+    pub fn inspect_batch(
         &mut self,
         node: u32,
-        run: &[Inspected<'_>],
-        hints: &[u32],
+        b: &InspectedBatch<'_>,
         cx: &mut InspectCx<'_>,
     ) -> usize {
         let elem = (self.nodes.get_mut(node as usize)).and_then(|n| n.elem.as_mut());
-        elem.map_or(0, |e| e.inspect_run(run, hints, cx).min(run.len()))
+        elem.map_or(0, |e| e.inspect_batch(b, cx).min(b.packets.len()))
     }
 
     /// [`Element::prefetch_flows`].

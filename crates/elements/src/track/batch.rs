@@ -11,7 +11,7 @@ use super::class::ConnClass;
 use super::headers::{TCP, UDP};
 use super::table::{ASSURED, ConnTable, FLIPPED, Record, SEEN_REPLY, USED};
 use super::tcp::Segment;
-use onefold_element::{Inspected, NO_HINT};
+use onefold_element::{Inspected, InspectedBatch, NO_HINT};
 use onefold_packet::checksum;
 use onefold_packet::wire::{ipv4, ipv6};
 use onefold_table::prefetch;
@@ -110,19 +110,13 @@ fn first_bytes(upper: &[u8]) -> [u8; 20] {
 impl ConnTable {
     /// [`ConnTable::refresh`] of packets one behind the other, each with the hint that was given for its flow: how many
     /// of them have been, from the first one on. Nothing has happened for the others. Hints stay as they are.
-    pub fn refresh_run(
-        &mut self,
-        run: &[Inspected<'_>],
-        hints: &[u32],
-        now: u64,
-        lets: Lets,
-    ) -> usize {
+    pub fn refresh_batch(&mut self, b: &InspectedBatch<'_>, now: u64, lets: Lets) -> usize {
         // elements behind want to know of every packet which one it is
         if self.settings.translates || self.settings.marks {
             return 0;
         }
-        let n = run.len().min(hints.len()).min(MOST);
-        let (run, hints) = (&run[..n], &hints[..n]);
+        let n = b.packets.len().min(b.hints.len()).min(MOST);
+        let (run, hints) = (&b.packets[..n], &b.hints[..n]);
         for hint in hints.iter().filter(|h| **h != NO_HINT) {
             if let Some(r) = self.records.get(hint.wrapping_sub(1) as usize) {
                 prefetch(r);

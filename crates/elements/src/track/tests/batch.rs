@@ -1,12 +1,12 @@
 //! Packets many at a time, against one by one.
 
+use super::super::batch::Lets;
 use super::super::class::{ConnClass, ConnState};
 use super::super::headers::read_usual;
-use super::super::run::Lets;
 use super::super::table::{ConnTable, millis};
 use super::{ACK, FIN, RST, Rig, SYN, icmp, packet, tcp, udp};
 use crate::testing::cases;
-use onefold_element::{Inspected, NO_HINT, State};
+use onefold_element::{Inspected, InspectedBatch, NO_HINT, State};
 use onefold_packet::Timestamp;
 use proptest::prelude::*;
 
@@ -55,7 +55,11 @@ fn run_of(
         .collect();
     let hints: Vec<u32> = all.iter().map(|(_, h)| *h).collect();
     let mut twin = table.clone();
-    let n = table.refresh_run(&packets, &hints, now, Lets::of(first));
+    let b = InspectedBatch {
+        packets: &packets,
+        hints: &hints,
+    };
+    let n = table.refresh_batch(&b, now, Lets::of(first));
     let checksum = twin.settings.checksum;
     let one = |t: &mut ConnTable, i: usize| {
         let seen = read_usual(&packets[i].net[..packets[i].total], checksum)?;
@@ -200,7 +204,7 @@ fn went(r: &mut Rig, all: &[(&Vec<u8>, u32)]) -> usize {
 }
 
 #[test]
-fn both_ways_of_flows_go_together() {
+fn both_ways_of_flows_inspect_batch() {
     for v6 in [false, true] {
         let (mut r, [a, b, c, d]) = opened(v6);
         let all = [(&a, 1), (&b, 1), (&c, 2), (&d, 2), (&b, 1), (&a, 1)];

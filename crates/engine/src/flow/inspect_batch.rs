@@ -1,4 +1,4 @@
-//! Packets of a group that an element inspects together ([`Element::inspect_run`]), and that leave together.
+//! Packets of a group that an element inspects together ([`Element::inspect_batch`]), and that leave together.
 //!
 //! Where the only element on a [way that is written once](crate::flow::fused_way) keeps hints with flows' entries, and
 //! nothing is written, what is left for a packet is its hint: the element is handed packets one behind the other, as
@@ -6,7 +6,7 @@
 //! packets do that no element looks at. The first one that it does not let pass goes its way as before
 //! ([`crate::flow::in_place`]), one by one, and those behind it are handed over again.
 //!
-//! [`Element::inspect_run`]: onefold_element::Element::inspect_run
+//! [`Element::inspect_batch`]: onefold_element::Element::inspect_batch
 
 use crate::flow::batch_drain::BatchDrain;
 use crate::flow::fused_way::{Fused, WayTally};
@@ -14,45 +14,72 @@ use crate::flow::hints::hint_of;
 use crate::flow::in_place_way::HINTS;
 use crate::flow::rewrite_template::NO_SINK;
 use crate::flow::runner::FlowRunner;
+use crate::flow::steps::Steps;
 use crate::flow::table::Entry;
 use crate::flow::transmit::count_known;
 use crate::flow::wave::LONGEST;
 use crate::simd::bits::{each_bit, first_bits};
 use crate::simd::{GROUP, Wide};
-use onefold_element::{InspectCx, Inspected, NO_HINT};
+use onefold_element::{InspectCx, Inspected, InspectedBatch, NO_HINT};
 
 /// How packets of a group take turns: together, or one by one.
-pub(crate) struct Turns {
+pub(crate) struct BatchTurns {
     /// They may go together.
-    pub together: bool,
+    pub batched: bool,
     /// Which have long keys: a bit each.
     pub long: u64,
     /// So many go one by one before others are tried together: twice as many each time that none went.
     patience: usize,
 }
 
-impl Turns {
-    /// Of a group that has been looked up, all of whose packets have entries or need none if it goes `together`.
+impl BatchTurns {
+    /// Of a group that has been looked up, all of whose packets have entries or need none if it is `batched`.
     #[inline(always)]
-    pub fn of(r: &FlowRunner, together: bool) -> Turns {
-        Turns {
-            together: together && r.composed.any_together(),
+    pub fn of(r: &FlowRunner, batched: bool) -> BatchTurns {
+        BatchTurns {
+            batched: batched && r.composed.any_batched(),
             long: r.meta.long,
             patience: 1,
+        }
+    }
+    /// The first ones of the group's `n` packets go together: how many.
+    #[inline(always)]
+    pub fn first(
+        &self,
+        r: &mut FlowRunner,
+        wide: impl Steps,
+        n: usize,
+        packets: &mut BatchDrain<'_>,
+    ) -> usize {
+        match self.batched {
+            true => wide.inspect_batch(r, (0, n), self.long, packets),
+            false => 0,
         }
     }
     /// Up to where packets from number `i` on go one by one.
     #[inline(always)]
     pub fn one_by_one(&self, i: usize, upto: usize) -> usize {
-        match self.together {
+        match self.batched {
             true => upto.min(i + self.patience),
             false => upto,
         }
     }
-    /// So many went together.
+    /// Packets have gone one by one up to number `i`. If that is as far as they were to, `to`, and before `upto`, those
+    /// behind them go together: how many.
     #[inline(always)]
-    pub fn went(&mut self, n: usize) {
+    pub fn next(
+        &mut self,
+        r: &mut FlowRunner,
+        wide: impl Steps,
+        (i, to, upto): (usize, usize, usize),
+        packets: &mut BatchDrain<'_>,
+    ) -> Option<usize> {
+        if i != to || to >= upto {
+            return None;
+        }
+        let n = wide.inspect_batch(r, (i, upto), self.long, packets);
         self.patience = if n == 0 { self.patience * 2 } else { 1 };
+        Some(n)
     }
 }
 
@@ -69,7 +96,7 @@ struct Run {
 }
 
 /// A packet that is handed over.
-struct Handed<'a> {
+struct BatchItem<'a> {
     way: u32,
     node: u16,
     hint: u32,
@@ -79,9 +106,9 @@ struct Handed<'a> {
 
 impl FlowRunner {
     /// May packets go this way together?
-    pub(crate) fn may_go_together(&self, f: &Fused) -> bool {
+    pub(crate) fn may_inspect_batch(&self, f: &Fused) -> bool {
         let a = &f.asked[0];
-        let runs = self.runner.graph.core.inspects_runs(a.node.into());
+        let runs = self.runner.graph.core.inspects_batches(a.node.into());
         let untouched = f.idle && !f.own && f.start == 0 && f.sink != NO_SINK;
         f.count == 1 && a.hint < HINTS && runs && untouched
     }
@@ -90,7 +117,7 @@ impl FlowRunner {
     /// the first one that does not. How many went. All of them have been looked up in columns, or have no entries;
     /// `long`: which have long keys.
     #[inline(always)]
-    pub(crate) fn go_together(
+    pub(crate) fn inspect_batch(
         &mut self,
         wide: impl Wide,
         (from, upto): (usize, usize),
@@ -113,7 +140,7 @@ impl FlowRunner {
         let (mut n, mut node) = (0, 0);
         // Loops over indices: adapters may not be inlined. Bound: the group
         while n < most {
-            let Some(x) = self.handed(from + n, long, rest[n].data()) else {
+            let Some(x) = self.batch_item(from + n, long, rest[n].data()) else {
                 break;
             };
             if n > 0 && x.node != node {
@@ -131,14 +158,18 @@ impl FlowRunner {
             return 0;
         }
         #[cfg(debug_assertions)]
-        let leave = self.expect_together(from, (&seen[..n], &rest[..n]));
+        let leave = self.expected_batch(from, (&seen[..n], &rest[..n]));
         let graph = &mut self.runner.graph;
         let mut cx = InspectCx {
             now: graph.core.now,
             store: &mut graph.store,
             hint: None,
         };
-        let went = (graph.core).inspect_run(node.into(), &seen[..n], &hints[..n], &mut cx);
+        let batch = InspectedBatch {
+            packets: &seen[..n],
+            hints: &hints[..n],
+        };
+        let went = (graph.core).inspect_batch(node.into(), &batch, &mut cx);
         if went == 0 {
             return 0;
         }
@@ -154,20 +185,20 @@ impl FlowRunner {
                 self.table.mark(self.meta.slots[k % GROUP]);
             }
         }
-        self.leave_together(wide, &run, went, packets);
+        self.batch_leaves(wide, &run, went, packets);
         went
     }
 
     /// What is handed over of a packet of the group, which these are the bytes of.
     #[inline(always)]
-    fn handed<'a>(&self, i: usize, long: u64, data: &'a [u8]) -> Option<Handed<'a>> {
+    fn batch_item<'a>(&self, i: usize, long: u64, data: &'a [u8]) -> Option<BatchItem<'a>> {
         let meta = &*self.meta;
         let i = i % GROUP;
         let l = self.table.get(meta.slots[i])?;
         if !is_same(l, &meta.keys[i]) || long >> i & 1 != 0 && l.0[2..5] != meta.addresses[i][1..] {
             return None;
         }
-        let way = self.composed.together(l.0[5] as u32)?;
+        let way = self.composed.batched(l.0[5] as u32)?;
         let f = self.composed.fused.ways.get(way as usize)?;
         let (total, l3) = (meta.totals[i] as usize, usize::from(f.l3));
         if l3 + total > data.len() || data.len() > LONGEST {
@@ -176,7 +207,7 @@ impl FlowRunner {
         let end = if f.trims { l3 + total } else { data.len() };
         let upto = if f.trimmed == 0 { end } else { data.len() };
         let a = &f.asked[0];
-        Some(Handed {
+        Some(BatchItem {
             way,
             node: a.node,
             hint: hint_of(l, a.hint),
@@ -193,7 +224,7 @@ impl FlowRunner {
 
     /// The first ones of a run have been let pass: they are counted, and leave.
     #[inline(always)]
-    fn leave_together(
+    fn batch_leaves(
         &mut self,
         wide: impl Wide,
         run: &Run,
@@ -230,7 +261,7 @@ impl FlowRunner {
         self.stats.composed += n;
         self.stats.in_place += n;
         self.stats.written_once += n;
-        self.stats.together += n;
+        self.stats.inspected_in_batches += n;
         count_known(&mut self.stats, &mut self.runner, n, 0);
         let out = &mut self.runner.graph.out;
         out.sent += n;
@@ -240,7 +271,7 @@ impl FlowRunner {
     /// For debug builds: packets that are handed over are what the element would find in the packets that it would be
     /// given; what is to leave.
     #[cfg(debug_assertions)]
-    fn expect_together(
+    fn expected_batch(
         &mut self,
         from: usize,
         (seen, packets): (&[Inspected<'_>], &[onefold_packet::Pkt]),
