@@ -21,6 +21,7 @@ use crate::flow::wave::LONGEST;
 use crate::simd::bits::{each_bit, first_bits};
 use crate::simd::{GROUP, Wide};
 use onefold_element::{InspectCx, Inspected, InspectedBatch, NO_HINT};
+use onefold_nat::NO_LEASE;
 
 /// How packets of a group take turns: together, or one by one.
 pub(crate) struct BatchTurns {
@@ -198,7 +199,8 @@ impl FlowRunner {
         if !is_same(l, &meta.keys[i]) || long >> i & 1 != 0 && l.0[2..5] != meta.addresses[i][1..] {
             return None;
         }
-        let way = self.composed.batched(l.0[5] as u32)?;
+        let (action, lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
+        let way = self.composed.batched(action).filter(|_| lease == NO_LEASE)?;
         let f = self.composed.fused.ways.get(way as usize)?;
         let (total, l3) = (meta.totals[i] as usize, usize::from(f.l3));
         if l3 + total > data.len() || data.len() > LONGEST {
