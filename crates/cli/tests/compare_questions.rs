@@ -104,11 +104,7 @@ fn sets_of_ipset() {
     write(&dir, "v4.rules", ASKS);
     write(&dir, "v6.rules", ASKS6);
     write(&dir, "sets", SETS);
-    write(
-        &dir,
-        "other",
-        &SETS.replace("add netports 203.0.113.192/26,udp:4500\n", ""),
-    );
+    write(&dir, "other", &SETS.replace("add hosts 10.0.0.2\n", ""));
     let both = CHAIN
         .replace("FILE6", "v6.rules")
         .replace("FILE", "v4.rules");
@@ -122,7 +118,7 @@ fn sets_of_ipset() {
     assert!(v["with_output"].as_u64() > Some(3000), "{v}");
     let args = ["chain.yaml", "--against", "other.yaml", "--packets", "6000"];
     let v = compare(&dir, 1, &args);
-    assert_eq!(v["found"][0]["compared"], "nothing", "{v}");
+    assert!(v["found"][0]["sequence"].is_array(), "{v}");
 }
 
 /// Turns of rules in several chains, one behind the other.
@@ -158,19 +154,6 @@ const TURNS_STATEFUL: &str = "*filter
 COMMIT
 ";
 
-const TURNS_NFT: &str = "table inet filter {
- chain forward {
-  type filter hook forward priority 0; policy drop;
-  tcp dport 80 numgen inc mod 3 0 accept
-  tcp dport 80 numgen inc mod 3 < 2 drop
-  udp dport { 53, 123 } numgen inc mod 10 >= 7 drop
-  iifname \"lan0\" meta l4proto { icmp, ipv6-icmp } numgen inc mod 2 offset 4 5 drop
-  iifname \"lan0\" numgen inc mod 5 != 4 accept
-  accept
- }
-}
-";
-
 /// Each rule counts what comes to it, on both sides the same: packets of which only one side knows come to neither.
 /// One that begins at another packet is found.
 #[test]
@@ -191,10 +174,7 @@ fn every_so_many_th_packet() {
         let chain = v4.replace("FILE", &format!("{name}.rules"));
         write(&dir, &format!("{name}.yaml"), &chain);
     }
-    write(&dir, "turns.nft", TURNS_NFT);
-    write(&dir, "turns.json", &listed(&dir.join("turns.nft")));
-    firewall(&dir, "nft.yaml", "turns.json", "turns.json");
-    for name in ["turns", "stateful", "nft"] {
+    for name in ["turns", "stateful"] {
         let v = compare(&dir, 0, &[&format!("{name}.yaml"), "--packets", "6000"]);
         assert_eq!(v["differences"], 0, "{name}: {v}");
         assert!(v["compared"].as_u64() > Some(5000), "{name}: {v}");

@@ -3,10 +3,11 @@
 use crate::protocol::{Failure, Kind, Request};
 use crate::socket::{SocketError, is_own, listens, make_folder, of_name};
 use crate::{MAX_CLIENTS, MAX_REQUEST};
-use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::sys::socket::{Shutdown, getsockopt, shutdown, sockopt::PeerCredentials};
 use nix::unistd::geteuid;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -18,6 +19,9 @@ use std::time::Duration;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A client that asks for nothing for so long is sent away.
 const READ_TIMEOUT: Duration = Duration::from_secs(300);
+/// So often nobody has to listen at a socket before it counts as left behind, and so long lies in between.
+const LOOKS: u32 = 3;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(30);
 /// Most names that are tried where the wanted one is taken.
 const MOST_NAMES: usize = 100;
 
@@ -58,6 +62,8 @@ pub type Handler = dyn Fn(Request, &mut Stream<'_>) -> Result<Value, Failure> + 
 pub struct Server {
     listener: UnixListener,
     path: PathBuf,
+    /// Which file there is its own: device and inode.
+    file: Option<(u64, u64)>,
     name: Option<String>,
     ends: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -81,8 +87,12 @@ impl Server {
             if !m.file_type().is_socket() {
                 return Err(SocketError::NoSocket(path.to_path_buf()));
             }
-            if listens(path).map_err(system(path))? {
-                return Err(SocketError::InUse(path.to_path_buf()));
+            // who has just made it may not listen yet
+            for _ in 0..LOOKS {
+                if listens(path).map_err(system(path))? {
+                    return Err(SocketError::InUse(path.to_path_buf()));
+                }
+                std::thread::sleep(BETWEEN_LOOKS);
             }
             std::fs::remove_file(path).map_err(system(path))?;
         }
@@ -97,6 +107,7 @@ impl Server {
         Ok(Server {
             listener,
             path: path.to_path_buf(),
+            file: file_at(path),
             name: None,
             ends: Arc::default(),
             thread: None,
@@ -152,19 +163,23 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
-            // wakes it
-            let woken = UnixStream::connect(&self.path).is_ok();
+            // wakes it; at the path somebody else may listen by now, so that to connect there is no way
+            let woken = shutdown(self.listener.as_raw_fd(), Shutdown::Both).is_ok();
             if woken {
                 let _ = thread.join();
             }
         }
         // only what is its own: somebody may have replaced it
-        let mine =
-            std::fs::symlink_metadata(&self.path).is_ok_and(|m| m.uid() == geteuid().as_raw());
-        if mine {
+        if self.file.is_some() && file_at(&self.path) == self.file {
             let _ = std::fs::remove_file(&self.path);
         }
     }
+}
+
+/// Device and inode of what is at a path.
+fn file_at(path: &Path) -> Option<(u64, u64)> {
+    let m = std::fs::symlink_metadata(path).ok()?;
+    Some((m.dev(), m.ino()))
 }
 
 /// One more client, for as long as it lives.

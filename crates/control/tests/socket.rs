@@ -8,9 +8,11 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 fn folder(name: &str) -> PathBuf {
     let f = std::env::temp_dir().join(format!("onefold-control-{}-{name}", std::process::id()));
@@ -192,4 +194,22 @@ fn metrics_are_served_and_nothing_else() {
     assert!(ask("GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
     assert!(ask("POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
     assert!(ask(&"x".repeat(17 << 10)).starts_with("HTTP/1.1 400"));
+}
+
+#[test]
+fn a_server_ends_though_somebody_else_listens_at_its_path() {
+    let (s, folder) = server("replaced");
+    let path = s.path().to_path_buf();
+    std::fs::remove_file(&path).unwrap();
+    let other = UnixListener::bind(&path).unwrap();
+    let (ended, end) = channel();
+    std::thread::spawn(move || {
+        drop(s);
+        let _ = ended.send(());
+    });
+    let ended = end.recv_timeout(Duration::from_secs(60));
+    assert!(ended.is_ok(), "it waits for a client");
+    assert!(path.exists(), "what stands there is somebody else's");
+    drop(other);
+    let _ = std::fs::remove_dir_all(folder);
 }

@@ -121,12 +121,7 @@ fn what_stages_are_looked_up_in_is_made_once() {
     const RULES: &str =
         "FromDevice(a) -> f :: IPFilter(drop dst port 22, allow src net 10.0.0.0/8, deny all)
                          -> ToDevice(b);";
-    let chain = |text: &str| {
-        build(&format!(
-            "{}",
-            text.replace("-> f", "-> Strip(14) -> CheckIPHeader -> f")
-        ))
-    };
+    let chain = |text: &str| build(&text.replace("-> f", "-> Strip(14) -> CheckIPHeader -> f"));
     let unprepared = |g: &Graph| {
         let program = synthesize(&g.synthesis_input(), Budget::default());
         Plan::new(g, &program, Default::default()).unwrap()

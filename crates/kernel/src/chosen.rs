@@ -11,6 +11,7 @@
 //! or the same source has another one already. Rules that name a range of ports, or draw them at random, are reason
 //! enough; that a port is of their range is not looked at.
 
+use crate::crowd::Crowd;
 use crate::ends::{Ends, Found, Place, read};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -40,6 +41,7 @@ pub(crate) struct Chosen {
     from_kernel: HashMap<Ends, Ends>,
     /// Of the kernel's connections, both tuples.
     taken: HashMap<Ends, usize>,
+    crowd: Crowd,
     /// Rules draw whatever the packet has, so that nothing is known of whether it can be kept.
     free: bool,
 }
@@ -216,6 +218,11 @@ impl Chosen {
         }
     }
 
+    /// Are most ports of a range taken, so that the kernel may find none that is free?
+    pub fn is_crowded(&self) -> bool {
+        self.crowd.is()
+    }
+
     /// May both have other ports: in the chain's tuples, as they arrive and leave, and in the kernel's?
     fn may_differ(&self, chain: (&Ends, &Ends), kernel: (&Ends, &Ends)) -> bool {
         let differ = |side: &Side| side.of(chain.1).port != side.of(kernel.1).port;
@@ -268,6 +275,7 @@ impl Chosen {
             *self.taken.entry(t).or_default() += 1;
         }
         self.replies.insert(replies.0, orig);
+        self.crowd.enter(&replies);
         let over = false;
         let conn = Conn {
             replies,
@@ -283,6 +291,7 @@ impl Chosen {
         let Some(c) = self.connections.remove(orig) else {
             return;
         };
+        self.crowd.leave(&c.replies);
         for t in [c.arrived, c.replies.1] {
             if let Some(n) = self.taken.get_mut(&t) {
                 *n -= 1;

@@ -84,8 +84,8 @@ known! {
     IGMP: "IGMP for the router itself",
         "a kernel has IGMP, and says nothing; Onefold's router says that it has no such protocol";
     CODED: "pings with a code, for the router itself",
-        "RFC 792 and RFC 4443 have no code but 0: the kernel answers whatever it is, over IPv4 with the same; Onefold's \
-         router answers with code 0 over IPv4, and not at all over IPv6";
+        "RFC 792 and RFC 4443 have no code but 0: the kernel answers whatever it is, over IPv4 with the same; \
+         Onefold's router answers with code 0 over IPv4, and not at all over IPv6";
     SOURCE_ROUTE: "IPv6 routing headers, for the router itself",
         "the kernel says which byte it does not know (RFC 5095); Onefold's router does not answer";
     NO_FRAGMENT: "IPv6 packets whose fragment header is cut short, for the router itself",

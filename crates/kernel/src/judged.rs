@@ -172,6 +172,11 @@ impl SharedLab {
         learnt
     }
 
+    /// Must it begin anew, as the kernel may not find ports that are free?
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.lab.translates().is_some() && self.chosen.is_crowded()
+    }
+
     fn next(&mut self) -> u64 {
         self.executions += 1;
         self.executions
@@ -222,8 +227,8 @@ pub struct Judged {
     lines: Vec<String>,
     /// Its number: the kernel has the connections of one execution at a time.
     id: u64,
-    /// Where the kernel keeps connections, or rules count: the frames that it has been sent, by port, to be sent again when another
-    /// execution has had it.
+    /// Where the kernel keeps connections, or rules count: the frames that it has been sent, by port, to be sent again
+    /// when another execution has had it.
     log: Vec<Logged>,
     /// A frame came that the kernel must not be sent: nothing is compared any more.
     blind: bool,

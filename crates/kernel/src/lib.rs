@@ -22,6 +22,7 @@
 mod canon;
 mod chosen;
 mod commands;
+mod crowd;
 pub mod documented;
 mod ends;
 mod error;

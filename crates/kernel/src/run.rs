@@ -72,6 +72,7 @@ pub fn run(
             o.packets += 1;
             continue;
         }
+        let findings = o.findings.len();
         record.push(&mut e);
         let watches = source.watches();
         if watches {
@@ -94,6 +95,10 @@ pub fn run(
         if found.is_none() && o.packets.is_multiple_of(CHECKPOINT_EVERY) && e.source.is_some() {
             found = pair.checkpoint();
         }
+        let crowded = found.is_none() && lab.borrow().is_crowded();
+        if crowded {
+            found = pair.checkpoint();
+        }
         if let Some(d) = found {
             lab.borrow_mut().counting = false;
             let f = examine(pristine, &record, d, options.shrink_time, go_on);
@@ -106,6 +111,8 @@ pub fn run(
             if o.interrupted || o.findings.len() >= options.max_differences.max(1) {
                 break;
             }
+        }
+        if crowded || o.findings.len() > findings {
             pair = pristine.fork();
             record = Record::default();
         }

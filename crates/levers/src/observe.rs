@@ -189,8 +189,9 @@ impl Watcher {
         }
     }
 
-    /// Looks, at this moment. Steps: the rings; if it is wanted which chains wait, 64 packets of each that is half full,
-    /// ten thousand times a second at most; if ways are wanted, 8 packets of each ring and the ways, a thousand times.
+    /// Looks, at this moment. Steps: the rings; if it is wanted which chains wait, 64 packets of each that is half
+    /// full, ten thousand times a second at most; if ways are wanted, 8 packets of each ring and the ways, a thousand
+    /// times.
     pub fn look(&mut self, shared: &Shared, at: Nanos, wanted: Wanted) -> &[NfView] {
         self.wasted.fill(0);
         let due = |last: Nanos| at.saturating_sub(last) >= WAYS_EVERY;

@@ -7,7 +7,8 @@ use super::{Chain, Experiment, Function, Kind, Load, Run, Setting, nfvnice};
 /// Costs are so many times those of other experiments, which are ten times the paper's, and loads as many times less:
 /// the functions' core is what there is too little of, and not the one that hosts and generator share.
 const MORE: u64 = 3;
-/// What the third function of UDP's chains takes for a packet: with 60-byte packets, a thirtieth of the paper's 280 Mb/s.
+/// What the third function of UDP's chains takes for a packet: with 60-byte packets, a thirtieth of the paper's 280
+/// Mb/s.
 const SLOW: u64 = 62_000 * MORE;
 /// Flows of UDP, a chain each, as the paper has them.
 const FLOWS: u64 = 10;

@@ -211,16 +211,20 @@ impl Asleep {
         }
     }
 
-    /// So many ticks of work begin now, if there was nothing to do before; else right behind that, also where it was woken
-    /// late: nobody would have held it up on a core of its own.
+    /// So many ticks of work; see [`begins`].
     fn work(&mut self, ticks: u64, idle: bool) {
         let now = Instant::now();
         let took = Duration::from_nanos((ticks as f64 / self.rate.max(1e-3)) as u64);
-        let late = if idle { Duration::ZERO } else { MOST_LATE };
-        let earliest = now.checked_sub(late).unwrap_or(now);
-        self.until = self.until.max(earliest) + took;
+        self.until = begins(self.until, now, idle) + took;
         std::thread::sleep(self.until.saturating_duration_since(now));
     }
+}
+
+/// When work begins that is seen now, after other work up to `until`: now, if there was nothing to do in between
+/// (`idle`); else right behind that, also where it was woken late: nobody would have held it up on a core of its own.
+fn begins(until: Instant, now: Instant, idle: bool) -> Instant {
+    let late = if idle { Duration::ZERO } else { MOST_LATE };
+    until.max(now.checked_sub(late).unwrap_or(now))
 }
 
 /// Runs it.
@@ -305,22 +309,17 @@ mod tests {
         Ok(c)
     }
 
-    /// Three packets of 1 ms, of which the second one is seen 5 ms late, and the third one after a rest.
     #[test]
     fn who_sleeps_makes_up_for_being_woken_late() {
-        let mut a = Asleep {
-            rate: 1.0,
-            until: Instant::now(),
-        };
-        a.work(1_000_000, true);
-        let first = a.until;
-        std::thread::sleep(Duration::from_millis(5));
-        a.work(1_000_000, false);
-        assert_eq!(a.until, first + Duration::from_millis(1));
-        std::thread::sleep(Duration::from_millis(2));
-        let now = Instant::now();
-        a.work(1_000_000, true);
-        assert!(a.until >= now + Duration::from_millis(1));
+        let until = Instant::now();
+        let after = |ms| until + Duration::from_millis(ms);
+        assert_eq!(begins(until, after(5), false), until);
+        assert_eq!(begins(until, after(5), true), after(5));
+        // not for ever
+        assert_eq!(begins(until, after(100), false), after(80));
+        // work that has come early waits
+        assert_eq!(begins(after(9), until, false), after(9));
+        assert_eq!(begins(after(9), until, true), after(9));
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl Plan {
 }
 
 /// What stages are looked up in, of plans that are made alike.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct PreparedStages {
     stages: Vec<Option<Made>>,
 }

@@ -41,8 +41,8 @@ use vectors::Receiver;
 /// How frames come in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Through memory that is shared with the kernel, with slots for so many frames ([`MIN_SLOTS`] to [`MAX_SLOTS`]): no
-    /// system call while packets come.
+    /// Through memory that is shared with the kernel, with slots for so many frames ([`MIN_SLOTS`] to [`MAX_SLOTS`]):
+    /// no system call while packets come.
     Ring(u32),
     /// With one system call for so many frames, 1 to [`MAX_BATCH`]; they leave in calls of so many, too.
     Vectors(usize),

@@ -1,7 +1,7 @@
 //! How long packets are left with a port while queues behind it are full.
 //!
-//! What is left there costs nothing yet, and waits where the sender, or the device, sees it; what is taken and finds its
-//! queue full has cost the most of its way and is lost all the same. So as long as no worker has room, nothing is
+//! What is left there costs nothing yet, and waits where the sender, or the device, sees it; what is taken and finds
+//! its queue full has cost the most of its way and is lost all the same. So as long as no worker has room, nothing is
 //! taken. Where only some have none, the others' packets wait behind theirs: this is right for a worker that is not
 //! executed for a moment, and wrong for one that has more to do than it can. The difference shows in time: waiting for
 //! some of the workers may take [`MOST`] at a stretch and, in the long run, one [`SHARE`]th of the time.

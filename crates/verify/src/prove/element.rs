@@ -5,6 +5,7 @@ use super::dd::{NO, Ref, YES};
 use super::first::Rule;
 use super::packet::{Cause, Sym, World};
 use super::sum::Sum;
+use super::unsaid::partly;
 use onefold_element::model::{
     AT_ZERO, AnnoKey, Base, Bind, BindKind, Case, Checksum, Cond, DstAnno, Exit, FieldRef, Fix, Op,
     Read, TypeOf, Value, ValueSet, field,
@@ -114,19 +115,16 @@ impl<'a> Cases<'a> {
         for (c, same) in self.list.iter().zip(&self.same) {
             let always = rules.len();
             if alternatives(w, &c.when, &by, same + 1, &mut rules).is_err() {
-                // what stands before may guard what cannot be said
+                // what stands beside it may decide without what cannot be said
                 rules.truncate(always);
-                let (all, value) = match holds(w, &c.when, &by) {
-                    Ok(f) => (vec![f], same + 1),
-                    Err(cause) => {
-                        trouble = Some(cause);
-                        (Vec::new(), UNSAID)
+                let p = partly(w, &c.when, &by);
+                for (f, value) in [(p.holds, same + 1), (p.unsaid, UNSAID)] {
+                    if f != NO {
+                        let all = Some(f).filter(|f| *f != YES).into_iter().collect();
+                        rules.push(Rule { all, value });
                     }
-                };
-                rules.push(Rule { all, value });
-                if trouble.is_some() {
-                    break;
                 }
+                trouble = trouble.or(p.cause.filter(|_| p.unsaid != NO));
             }
             if rules
                 .get(always..)
@@ -257,7 +255,7 @@ fn read(w: &mut World, s: &Sym, r: Read, here: Ref) -> Got {
     }
 }
 
-fn holds(w: &mut World, c: &Cond, by: &HashMap<Read, &Got>) -> Result<Ref, Cause> {
+pub(super) fn holds(w: &mut World, c: &Cond, by: &HashMap<Read, &Got>) -> Result<Ref, Cause> {
     let got = |r: &Read| by.get(r).copied().ok_or("a reading is missing");
     match c {
         Cond::Always => Ok(YES),

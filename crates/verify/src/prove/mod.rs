@@ -40,6 +40,7 @@ mod search;
 pub mod seek;
 pub mod settle;
 pub mod sum;
+mod unsaid;
 mod vars;
 pub mod witness;
 

@@ -96,7 +96,7 @@ impl Model {
     }
 
     /// A new flow from outside to a port that somebody may have.
-    pub(super) fn from_unseen(
+    pub(super) fn begin_unseen(
         &mut self,
         a: Arrival,
         now_ms: u64,

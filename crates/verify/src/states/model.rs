@@ -358,7 +358,7 @@ impl Model {
             };
         }
         if let Some(Spec::Mapped(f, r)) = spec {
-            return self.from_unseen(a, now_ms, seen, [f, r]);
+            return self.begin_unseen(a, now_ms, seen, [f, r]);
         }
         let (pattern, outputs) = match spec {
             Some(Spec::Keep(f, r)) => (None, [f, r]),

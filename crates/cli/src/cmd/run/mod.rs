@@ -13,7 +13,7 @@ use crate::deploy::{Renewal, Verdict, Verification, Verifier, VerifyArgs};
 use crate::live::{self, LivePlan, Poll};
 use crate::log::{self, LogArgs};
 use crate::ports::{PortArg, Receivers, port_arg};
-use crate::program::{self, Synthesized};
+use crate::program::{self, PreparedStages, Synthesized};
 use crate::progress::Busy;
 use crate::rules;
 use crate::runner::{self, Plan};
@@ -101,7 +101,8 @@ pub struct Args {
     #[arg(long)]
     adapt: bool,
     /// What is behind a port otherwise: packet:IF is a network interface (packet:IF,ring=N has slots for N frames,
-    /// packet:IF,mode=mmsg,batch=N takes N frames with a system call, 1 to 256), xdp:IF one through AF_XDP (xdp:IF,queue=N,mode=auto|copy|zerocopy,ring=N),
+    /// packet:IF,mode=mmsg,batch=N takes N frames with a system call, 1 to 256), xdp:IF one through AF_XDP
+    /// (xdp:IF,queue=N,mode=auto|copy|zerocopy,ring=N),
     /// dpdk:DEVICE a device of DPDK with its driver's arguments (dpdk:0000:3b:00.0, dpdk:net_memif0,role=server; also
     /// worker-queues=N, descriptors=N, set-mtu=N, frames=N), tap:NAME a TAP interface with the host at its other
     /// end; memory:FILE has a capture in memory before the clock starts and keeps the last of what leaves
@@ -310,11 +311,12 @@ fn carry_out(args: &Args) -> Result<u8> {
     let ports = super::verify::ports(&chain);
     let verifier = Verifier::new(&args.verify, ports, args.seed, args.quiet).hurrying(!waits);
     let policy = Policy::new(&args.shadow, args.seed);
-    let how = (args.quiet, true);
-    let (executor, synthesized) = match executor(args, graph, &verifier, &policy, how)? {
-        Ok(begun) => begun,
-        Err(code) => return Ok(code),
-    };
+    let (how, mut stages) = ((args.quiet, true), PreparedStages::default());
+    let (executor, synthesized) =
+        match executor(args, graph, (&verifier, &policy), how, &mut stages)? {
+            Ok(begun) => begun,
+            Err(code) => return Ok(code),
+        };
     let offloader = offloader(args, &open);
     let entries = Entries::of(&chain);
     plan.offloads = offloads(
@@ -475,13 +477,13 @@ fn command(args: &Args) -> String {
 type Begun = std::result::Result<(Shadow, Option<(program::Synthesized, Verification)>), u8>;
 
 /// Makes what executes packets: with a program that has been verified, unless the reference graph is to run alone. What
-/// is said of the `first` one of several holds for all.
+/// is said of the `first` one of several holds for all, and so do `stages`, as far as programs are alike.
 fn executor(
     args: &Args,
     graph: Graph,
-    verifier: &Verifier,
-    policy: &Policy,
+    (verifier, policy): (&Verifier, &Policy),
     (quiet, first): (bool, bool),
+    stages: &mut PreparedStages,
 ) -> Result<Begun> {
     let given = args.verify.program.as_deref();
     let (executor, synthesized) = match args.mode {
@@ -491,10 +493,12 @@ fn executor(
             let Some(s) = program::given_or_made(&graph, given)? else {
                 return Ok(Err(common::BAD_INPUT));
             };
-            let loaded = ProgramRunner::with_program(graph, &s.program);
-            let mut r = loaded.context("the synthesized program")?;
+            let mut r = ProgramRunner::new(graph);
+            let ready = program::Plan::new(r.graph(), &s.program, r.using());
             // or the first batch waits for what packets are looked up in
-            r.prepare();
+            let ready = ready.map(|ready| ready.prepared_like(stages));
+            let loaded = ready.and_then(|ready| r.install(ready));
+            loaded.context("the synthesized program")?;
             drop(busy);
             let v = verifier.verify(r.graph(), &s.program)?;
             if first {

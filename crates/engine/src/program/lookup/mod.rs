@@ -214,7 +214,7 @@ pub(crate) struct Lookup {
 }
 
 /// What has been made for a stage, and what of.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Made {
     rules: Arc<StageRules>,
     using: Using,
@@ -252,8 +252,8 @@ impl Lookup {
         self.rules.lock().unwrap_or_else(|e| e.into_inner()).take()
     }
 
-    /// The views that were made for the same stage of another program, if they are of the same rules; else they are made
-    /// now, and kept there if none were.
+    /// The views that were made for the same stage of another program, if they are of the same rules; else they are
+    /// made now, and kept there if none were.
     pub fn share(&self, made: &mut Option<Made>) {
         if self.views.get().is_some() {
             return;

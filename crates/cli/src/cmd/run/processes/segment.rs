@@ -138,8 +138,9 @@ impl Process {
         let ports = crate::cmd::verify::ports(&chain);
         let verifier = Verifier::new(args.verify(), ports, args.seed(), true);
         let policy = Policy::new(args.shadow(), args.seed());
-        let (executor, made) = match run::executor(args, graph, &verifier, &policy, (true, false))?
-        {
+        let both = (&verifier, &policy);
+        let begun = run::executor(args, graph, both, (true, false), &mut Default::default())?;
+        let (executor, made) = match begun {
             Ok(begun) => begun,
             Err(code) => return Ok(Err(code)),
         };

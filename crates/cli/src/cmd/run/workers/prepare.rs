@@ -9,7 +9,7 @@ use crate::deploy::{Renewal, Shared, Verifier};
 use crate::gate::Gate;
 use crate::live::LivePlan;
 use crate::merge;
-use crate::program;
+use crate::program::{self, PreparedStages};
 use crate::progress::Busy;
 use crate::runner::{Part, Plan};
 use crate::shadow::{Policy, ShadowLog};
@@ -36,6 +36,8 @@ struct Preparing<'a> {
     shared: Option<Shared>,
     policy: Policy,
     ready: Arc<Gate>,
+    /// What the first one's packets are looked up in.
+    stages: Mutex<PreparedStages>,
 }
 
 /// For each of these chains. The first one tells whether there is anything to be run, and says what is to be said; the
@@ -64,6 +66,7 @@ pub fn prepare(
         shared,
         policy: Policy::new(&args.shadow, args.seed),
         ready: Arc::new(Gate::new(workers)),
+        stages: Mutex::default(),
     };
     let mut chains = loaded.chains.into_iter().enumerate();
     let mut ready = Vec::new();
@@ -139,10 +142,16 @@ impl Preparing<'_> {
             verifier = verifier.sharing(shared, slices_of(&self.ranges, worker, self.workers));
         }
         let how = (quiet, worker == 0);
-        let (executor, made) = match executor(self.args, graph, &verifier, &self.policy, how)? {
+        let known = || self.stages.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stages = known().clone();
+        let both = (&verifier, &self.policy);
+        let (executor, made) = match executor(self.args, graph, both, how, &mut stages)? {
             Ok(begun) => begun,
             Err(code) => return Ok(Err(code)),
         };
+        if worker == 0 {
+            *known() = stages;
+        }
         let outputs = (self.args.outputs)
             .iter()
             .zip(self.parts.get(worker).into_iter().flatten());
