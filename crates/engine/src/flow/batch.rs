@@ -35,6 +35,7 @@ use crate::simd::window_rewrite::Operands as FlowOperands;
 use onefold_element::{ElemId, StateStore};
 use onefold_nat::Leases;
 use onefold_packet::{Pkt, Timestamp};
+use std::time::Duration;
 
 impl FlowRunner {
     /// Packets in groups: all steps for each.
@@ -174,7 +175,7 @@ impl FlowRunner {
     }
 
     /// Unknown packets have taken the time since this moment, if they have any to take.
-    fn spent_since(&mut self, begun: Option<u64>) {
+    fn spent_since(&mut self, begun: Option<Duration>) {
         if let (Some(a), Some(begun)) = (&mut self.admission, begun) {
             a.spent(self.stopwatch.read().saturating_sub(begun));
         }
@@ -405,7 +406,7 @@ impl FlowRunner {
         done
     }
 
-    /// [`FlowRunner::apply_all`], action by action: `None` where [that](ApplyAtOnce::inspect_batch) is not to be.
+    /// [`FlowRunner::apply_all`], action by action: `None` where [that](ApplyAtOnce::apply_grouped) is not to be.
     #[inline(always)]
     pub(crate) fn apply_grouped(
         &mut self,

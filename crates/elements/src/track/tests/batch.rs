@@ -65,8 +65,8 @@ fn run_of(
         let seen = read_usual(&packets[i].net[..packets[i].total], checksum)?;
         t.refresh(&seen, hints[i], now, first)
     };
-    for i in 0..n {
-        assert_eq!(one(&mut twin, i), Some(hints[i]), "packet {i} of {n}");
+    for (i, hint) in hints.iter().enumerate().take(n) {
+        assert_eq!(one(&mut twin, i), Some(*hint), "packet {i} of {n}");
     }
     assert_eq!(all_of(table), all_of(&twin));
     if n < packets.len().min(64) {
