@@ -5,7 +5,7 @@ use crate::batch::{Batching, Clock};
 use crate::class::Processing;
 use crate::cx::{Cx, TimerId};
 use crate::handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
-use crate::inspect::{InspectCx, Inspected, InspectedBatch};
+use crate::inspect::{BatchNeeds, InspectCx, Inspected, InspectedBatch};
 use crate::model::{BindPacket, Binding, Bound, Case, Model, ModelCx};
 use crate::names::NameDb;
 use crate::rule_counts::RuleCounters;
@@ -370,9 +370,10 @@ pub trait Element: ElementClone + Send + 'static {
     /// Packets of flows with these hints will be inspected soon: their memory may be asked for.
     fn prefetch_flows(&self, hints: &[u32], store: &StateStore) {}
 
-    /// Does this element implement [`Element::inspect_batch`]? Asked once; it must then have [hints](Element::hints).
-    fn inspects_batches(&self) -> bool {
-        false
+    /// Does this element implement [`Element::inspect_batch`], and what does it need for it? Asked when a way of packets
+    /// has been found; it must have [hints](Element::hints).
+    fn inspects_batches(&self, store: &StateStore) -> Option<BatchNeeds> {
+        None
     }
 
     /// [`Element::inspect`] of packets that come one behind the other: how many of them, from the first one on, have

@@ -88,6 +88,17 @@ pub struct InspectedBatch<'a> {
     pub packets: &'a [Inspected<'a>],
     /// As many: each packet's, as in [`InspectCx::hint`].
     pub hints: &'a [u32],
+    /// As many, if the element [asks](BatchNeeds::sums) for them, else none: of each packet the sum of its upper layer,
+    /// from that header to the end that the IP header says, and of the pseudo header that TCP and UDP have; 0xffff where
+    /// their checksum is right.
+    pub sums: &'a [u16],
+}
+
+/// What an element wants to be told of packets that it [inspects together](crate::Element::inspect_batch).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BatchNeeds {
+    /// See [`InspectedBatch::sums`].
+    pub sums: bool,
 }
 
 /// What an element that inspects has besides the packet.

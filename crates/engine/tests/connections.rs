@@ -220,7 +220,7 @@ fn packets_of_both_ways_are_inspected_together() {
         let b = one_arm(6, lively, 300, seed);
         let s = b.flow.stats();
         assert_eq!(s.refused, 0, "{:?}", b.flow.causes());
-        let least = if lively < 10 { s.hits / 4 } else { 100 };
+        let least = if lively < 10 { s.hits / 8 } else { 100 };
         assert!(
             s.inspected_in_batches > least,
             "{s:?} {:?}",

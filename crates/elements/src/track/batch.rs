@@ -11,13 +11,14 @@ use super::class::ConnClass;
 use super::headers::{TCP, UDP};
 use super::table::{ASSURED, ConnTable, FLIPPED, Record, SEEN_REPLY, USED};
 use super::tcp::Segment;
-use onefold_element::{Inspected, InspectedBatch, NO_HINT};
-use onefold_packet::checksum;
+use onefold_element::{Inspected, InspectedBatch};
 use onefold_packet::wire::{ipv4, ipv6};
 use onefold_table::prefetch;
 
 /// Packets that are looked at together, at most: as many as a word has bits.
 const MOST: usize = 64;
+/// The sum of a packet whose checksum is right.
+const RIGHT: u16 = 0xffff;
 
 /// Which packets of established connections leave at the first output: a bit each, by direction and by whether their
 /// connection is assured.
@@ -46,65 +47,23 @@ impl Lets {
     }
 }
 
-/// A packet that is to be found to be of an established connection.
-struct Usual {
+/// Of a packet's bytes what is asked first.
+struct Usual<'a> {
     /// It is of the record's key: from the first end to the second, and the other way.
     ways: (bool, bool),
-    /// Behind the IP header, twenty bytes: of UDP there may be less than that in the packet.
-    upper: [u8; 20],
+    /// Behind the IP header; of UDP there may be less than that in the packet.
+    upper: &'a [u8; 20],
     /// Bytes behind the IP header, as that says.
     len: usize,
-}
-
-impl Usual {
-    /// `None` for those of which something has to be looked at more closely.
-    #[inline(always)]
-    fn of(p: &Inspected<'_>, r: &Record) -> Option<Usual> {
-        let word = |a: u8, b: u8| usize::from(u16::from_be_bytes([a, b]));
-        if p.header == ipv4::LEN {
-            let (first, ends) = p.net.split_first_chunk::<12>()?;
-            let len = p.total.checked_sub(ipv4::LEN)?;
-            if word(first[2], first[3]) != p.total {
-                return None;
-            }
-            return Some(Usual {
-                ways: r.key.ways_v4(ends.first_chunk()?, p.protocol),
-                upper: first_bytes(p.net.get(ipv4::LEN..)?),
-                len,
-            });
-        }
-        Usual::v6(p, r)
-    }
-
-    #[inline(never)]
-    fn v6(p: &Inspected<'_>, r: &Record) -> Option<Usual> {
-        let (ip, upper) = p.net.split_first_chunk::<40>()?;
-        let len = p.total.checked_sub(ipv6::LEN)?;
-        let (src, rest) = ip.split_at(8).1.split_first_chunk::<16>()?;
-        let ports = *upper.first_chunk::<4>()?;
-        let payload = usize::from(u16::from_be_bytes([ip[4], ip[5]]));
-        if ip[0] >> 4 != 6 || payload != len || p.header != ipv6::LEN {
-            return None;
-        }
-        Some(Usual {
-            ways: r.key.ways_v6(src, rest.first_chunk()?, ports, p.protocol),
-            upper: first_bytes(upper),
-            len,
-        })
-    }
+    is_tcp: bool,
+    /// Its [sum](InspectedBatch::sums), if checksums count.
+    sum: u16,
 }
 
 /// The first ones, and zeros where there are none.
-#[inline(always)]
-fn first_bytes(upper: &[u8]) -> [u8; 20] {
-    #[cold]
-    fn few(upper: &[u8]) -> [u8; 20] {
-        std::array::from_fn(|i| upper.get(i).copied().unwrap_or(0))
-    }
-    match upper.first_chunk() {
-        Some(all) => *all,
-        None => few(upper),
-    }
+#[cold]
+fn few<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    std::array::from_fn(|i| bytes.get(i).copied().unwrap_or(0))
 }
 
 impl ConnTable {
@@ -115,9 +74,12 @@ impl ConnTable {
         if self.settings.translates || self.settings.marks {
             return 0;
         }
-        let n = b.packets.len().min(b.hints.len()).min(MOST);
+        let (n, sums) = (b.packets.len().min(b.hints.len()).min(MOST), b.sums);
+        if self.settings.checksum && sums.len() < n {
+            return 0;
+        }
         let (run, hints) = (&b.packets[..n], &b.hints[..n]);
-        for hint in hints.iter().filter(|h| **h != NO_HINT) {
+        for hint in hints {
             if let Some(r) = self.records.get(hint.wrapping_sub(1) as usize) {
                 prefetch(r);
             }
@@ -125,7 +87,11 @@ impl ConnTable {
         // a bit for each packet: those of TCP, and those that go against their connection's direction
         let (mut tcp, mut replies, mut n) = (0u64, 0u64, 0);
         for (i, (p, hint)) in run.iter().zip(hints).enumerate() {
-            let Some(reply) = self.stays_as_it_is(p, *hint, now, lets) else {
+            let sum = match self.settings.checksum {
+                true => sums.get(i).copied().unwrap_or(0),
+                false => RIGHT,
+            };
+            let Some(reply) = self.stays_as_it_is(p, (*hint, sum), now, lets) else {
                 break;
             };
             tcp |= u64::from(p.protocol == TCP) << i;
@@ -138,36 +104,40 @@ impl ConnTable {
 
     /// A packet is of the connection that its hint says, and leaves it as it is: whether it is a reply.
     #[inline(always)]
-    fn stays_as_it_is(&self, p: &Inspected<'_>, hint: u32, now: u64, lets: Lets) -> Option<bool> {
+    fn stays_as_it_is(
+        &self,
+        p: &Inspected<'_>,
+        (hint, sum): (u32, u16),
+        now: u64,
+        lets: Lets,
+    ) -> Option<bool> {
         let r = self.records.get(hint.wrapping_sub(1) as usize)?;
-        let u = Usual::of(p, r)?;
-        let (there, back) = u.ways;
-        let reply = (r.status & FLIPPED != 0) != back;
-        let assured = r.status & ASSURED != 0;
-        // of both ways at once is what goes from an end to itself
-        let known = (there != back)
-            & (r.status & (USED | SEEN_REPLY) == USED | SEEN_REPLY)
-            & (now < r.expires)
-            & lets.has(reply, assured);
-        let [.., l0, l1, s0, s1] = *u.upper.first_chunk::<8>()?;
-        let length = usize::from(u16::from_be_bytes([l0, l1]));
         let is_tcp = p.protocol == TCP;
-        let goes_on = assured & r.machine.is_established() & Segment::is_ack(&u.upper, u.len);
-        let streams = (length >= 8) & (length <= u.len) & ((now > r.stream()) == assured);
-        let same = (is_tcp & goes_on) | ((p.protocol == UDP) & streams);
-        if !(known & same) {
+        if p.header != ipv4::LEN || !(is_tcp | (p.protocol == UDP)) {
+            return stays_v6(r, p, sum, now, lets);
+        }
+        let short;
+        let h: &[u8; 40] = match p.net.first_chunk() {
+            Some(h) => h,
+            None => {
+                short = few(p.net);
+                &short
+            }
+        };
+        let (ip, upper) = h.split_first_chunk::<20>()?;
+        let (_, ends) = h.split_first_chunk::<12>()?;
+        let len = p.total.checked_sub(ipv4::LEN)?;
+        if usize::from(u16::from_be_bytes([ip[2], ip[3]])) != p.total {
             return None;
         }
-        if self.settings.checksum {
-            let from = if p.header == ipv4::LEN { 12 } else { 8 };
-            let pseudo = u64::from(p.protocol) + u.len as u64;
-            let summed = checksum::fold(checksum::sum(p.net.get(from..p.total)?, pseudo));
-            // UDP without a checksum
-            if summed != 0xffff && (is_tcp || s0 | s1 != 0) {
-                return None;
-            }
-        }
-        Some(reply)
+        let u = Usual {
+            ways: r.key.ways_v4(ends.first_chunk()?, p.protocol),
+            upper: upper.first_chunk()?,
+            len,
+            is_tcp,
+            sum,
+        };
+        u.stays(r, now, lets)
     }
 
     /// What the first `n` of these packets do to their connections.
@@ -214,4 +184,58 @@ impl ConnTable {
         }
         self.count_established(n as u64);
     }
+}
+
+impl Usual<'_> {
+    /// Its connection is this one, and stays as it is: whether it is a reply.
+    #[inline(always)]
+    fn stays(&self, r: &Record, now: u64, lets: Lets) -> Option<bool> {
+        let (there, back) = self.ways;
+        let reply = (r.status & FLIPPED != 0) != back;
+        let assured = r.status & ASSURED != 0;
+        // of both ways at once is what goes from an end to itself
+        let known = (there != back)
+            & (r.status & (USED | SEEN_REPLY) == USED | SEEN_REPLY)
+            & (now < r.expires)
+            & lets.has(reply, assured);
+        let [.., l0, l1, s0, s1] = *self.upper.first_chunk::<8>()?;
+        let length = usize::from(u16::from_be_bytes([l0, l1]));
+        let goes_on = assured & r.machine.is_established() & Segment::is_ack(self.upper, self.len);
+        let streams = (length >= 8) & (length <= self.len) & ((now > r.stream()) == assured);
+        // UDP may come without a checksum
+        let right = (self.sum == RIGHT) | (!self.is_tcp & (s0 | s1 == 0));
+        let same = (self.is_tcp & goes_on) | (!self.is_tcp & streams);
+        (known & right & same).then_some(reply)
+    }
+}
+
+/// [`ConnTable::stays_as_it_is`] of packets of IPv6, and of other protocols.
+#[inline(never)]
+fn stays_v6(r: &Record, p: &Inspected<'_>, sum: u16, now: u64, lets: Lets) -> Option<bool> {
+    let is_tcp = p.protocol == TCP;
+    let (ip, upper) = p.net.split_first_chunk::<40>()?;
+    let len = p.total.checked_sub(ipv6::LEN)?;
+    let (src, rest) = ip.split_at(8).1.split_first_chunk::<16>()?;
+    let ports = *upper.first_chunk::<4>()?;
+    let payload = usize::from(u16::from_be_bytes([ip[4], ip[5]]));
+    let known = is_tcp || p.protocol == UDP;
+    if ip[0] >> 4 != 6 || payload != len || p.header != ipv6::LEN || !known {
+        return None;
+    }
+    let short;
+    let upper = match upper.first_chunk() {
+        Some(upper) => upper,
+        None => {
+            short = few(upper);
+            &short
+        }
+    };
+    let u = Usual {
+        ways: r.key.ways_v6(src, rest.first_chunk()?, ports, p.protocol),
+        upper,
+        len,
+        is_tcp,
+        sum,
+    };
+    u.stays(r, now, lets)
 }

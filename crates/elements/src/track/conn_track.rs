@@ -18,8 +18,8 @@ use super::table::{ConnTable, Found, millis};
 use super::table_user::{NO_TABLE, finish, is_asked, uses_table};
 use onefold_element::args::{AnyArg, Args};
 use onefold_element::{
-    ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, InspectCx, Inspected,
-    InspectedBatch, NO_HINT, Port, StateId, StateStore,
+    BatchNeeds, ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, InspectCx,
+    Inspected, InspectedBatch, NO_HINT, Port, StateId, StateStore,
 };
 use onefold_packet::{Packet, Pkt};
 
@@ -215,8 +215,11 @@ impl Element for ConnTrack {
         true
     }
 
-    fn inspects_batches(&self) -> bool {
-        true
+    fn inspects_batches(&self, store: &StateStore) -> Option<BatchNeeds> {
+        let t = store.get::<ConnTable>(self.outputs.table)?;
+        Some(BatchNeeds {
+            sums: t.settings.checksum,
+        })
     }
 
     fn inspect_batch(&mut self, b: &InspectedBatch<'_>, cx: &mut InspectCx<'_>) -> usize {

@@ -10,6 +10,7 @@
 
 use crate::flow::fused_way::{FusedWays, WholeWay};
 use crate::flow::in_place_way::{HINTS, InPlace, NOBODY};
+use crate::flow::inspect_batch::BatchWay;
 use crate::flow::interval_table::Bounds;
 use crate::flow::masked_match::MaskedMatch;
 use crate::flow::origin::{Origin, Origins};
@@ -58,8 +59,8 @@ pub(crate) struct ComposedTable {
     any_hinted: bool,
     /// Of these the ones that are written once, by number; [`NOT_FUSED`] for the others.
     fused_ways: Vec<u32>,
-    /// Of these the ones that packets go [together](crate::flow::inspect_batch); [`NOT_FUSED`] for the others.
-    batched: Vec<u32>,
+    /// Of these the ones that packets go [together](crate::flow::inspect_batch).
+    batched: Vec<BatchWay>,
     any_batched: bool,
     pub fused: FusedWays,
     names: HashMap<Box<[Part]>, u32>,
@@ -107,11 +108,11 @@ impl ComposedTable {
         self.fused_ways.get(at).copied().filter(|w| *w != NOT_FUSED)
     }
 
-    /// The same, if its packets go [together](crate::flow::inspect_batch).
+    /// A composed action's way, if its packets go it [together](crate::flow::inspect_batch).
     #[inline(always)]
-    pub fn batched(&self, number: u32) -> Option<u32> {
+    pub fn batched(&self, number: u32) -> Option<&BatchWay> {
         let at = number.wrapping_sub(COMPOSED) as usize;
-        self.batched.get(at).copied().filter(|w| *w != NOT_FUSED)
+        self.batched.get(at).filter(|w| w.is_one())
     }
 
     /// Do any?
@@ -133,12 +134,12 @@ impl ComposedTable {
             .get_mut((number.wrapping_sub(COMPOSED)) as usize)
             && *n == NOT_FUSED
         {
-            let goes = way.way.batched;
+            let goes = way.batched;
             *n = self.fused.add(way);
-            if let Some(t) = self.batched.get_mut(number.wrapping_sub(COMPOSED) as usize)
-                && goes
+            if let (Some(goes), Some(w)) = (goes, self.fused.ways.get(*n as usize))
+                && let Some(t) = self.batched.get_mut(number.wrapping_sub(COMPOSED) as usize)
             {
-                (*t, self.any_batched) = (*n, true);
+                (*t, self.any_batched) = (BatchWay::of(*n, w, goes), true);
             }
         }
     }
@@ -163,7 +164,7 @@ impl ComposedTable {
         (self.hinted).push((in_place.as_ref()).map_or([NOBODY; HINTS as usize], |w| w.hinted));
         self.in_place.push(in_place);
         self.fused_ways.push(NOT_FUSED);
-        self.batched.push(NOT_FUSED);
+        self.batched.push(BatchWay::NONE);
         self.names.insert(parts.into(), n);
         Some(n)
     }

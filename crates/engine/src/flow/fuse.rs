@@ -299,7 +299,6 @@ impl FlowRunner {
             own: false,
             idle: false,
             trims: false,
-            batched: false,
             l3: u16::try_from(l3).ok()?,
             start: 0,
             rewrite: 0,
@@ -346,8 +345,8 @@ impl FlowRunner {
         fused.idle = rewrite.writes_nothing();
         fused.start = i16::try_from(start).ok()?;
         (fused.sink, fused.sums) = (sink, bytes.sums());
-        fused.batched = self.may_inspect_batch(&fused);
         Some(WholeWay {
+            batched: self.may_inspect_batch(&fused),
             way: fused,
             rewrite,
             parts: counted.into(),

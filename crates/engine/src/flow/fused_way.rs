@@ -7,6 +7,7 @@
 
 use crate::flow::flow_action::{Count, Pending};
 use crate::simd::window_rewrite::WindowRewrite;
+use onefold_element::BatchNeeds;
 use std::collections::HashMap;
 
 /// Elements that are asked on a fused way, at most.
@@ -45,8 +46,6 @@ pub(crate) struct Fused {
     pub idle: bool,
     /// The packet ends where its IP header says.
     pub trims: bool,
-    /// Packets may go it [together](crate::flow::inspect_batch).
-    pub batched: bool,
     /// Where the IP header is.
     pub l3: u16,
     /// Where the packet begins that leaves.
@@ -109,6 +108,8 @@ impl WayTally {
 #[derive(Debug)]
 pub(crate) struct WholeWay {
     pub way: Fused,
+    /// Packets may go it [together](crate::flow::inspect_batch): what the element that inspects them needs.
+    pub batched: Option<BatchNeeds>,
     pub rewrite: WindowRewrite,
     pub parts: Box<[FusedPart]>,
     /// What is told at the end of a moment: a count of one of the parts.

@@ -20,8 +20,10 @@ use crate::flow::transmit::count_known;
 use crate::flow::wave::LONGEST;
 use crate::simd::bits::{each_bit, first_bits};
 use crate::simd::{GROUP, Wide};
-use onefold_element::{InspectCx, Inspected, InspectedBatch, NO_HINT};
+use onefold_element::{BatchNeeds, InspectCx, Inspected, InspectedBatch, NO_HINT};
 use onefold_nat::NO_LEASE;
+use onefold_packet::checksum;
+use onefold_packet::wire::ipv4;
 
 /// How packets of a group take turns: together, or one by one.
 pub(crate) struct BatchTurns {
@@ -43,7 +45,7 @@ impl BatchTurns {
             patience: 1,
         }
     }
-    /// The first ones of the group's `n` packets go together: how many.
+    /// The first ones of the group's `n` packets, whose entries have just been found, go together: how many.
     #[inline(always)]
     pub fn first(
         &self,
@@ -53,7 +55,7 @@ impl BatchTurns {
         packets: &mut BatchDrain<'_>,
     ) -> usize {
         match self.batched {
-            true => wide.inspect_batch(r, (0, n), self.long, packets),
+            true => wide.inspect_batch(r, (0, n), (self.long, false), packets),
             false => 0,
         }
     }
@@ -78,7 +80,7 @@ impl BatchTurns {
         if i != to || to >= upto {
             return None;
         }
-        let n = wide.inspect_batch(r, (i, upto), self.long, packets);
+        let n = wide.inspect_batch(r, (i, upto), (self.long, true), packets);
         self.patience = if n == 0 { self.patience * 2 } else { 1 };
         Some(n)
     }
@@ -96,6 +98,67 @@ struct Run {
     trimmed: u64,
 }
 
+/// A way that packets go together: what is asked of it for each packet.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(16))]
+pub(crate) struct BatchWay {
+    /// Its number; [`NO_WAY`] if there is none.
+    way: u32,
+    /// The element that inspects.
+    node: u16,
+    /// Where the IP header is.
+    l3: u16,
+    /// Where the packet begins that the element would be given.
+    start: i16,
+    header: u8,
+    protocol: u8,
+    /// Which of an entry's hints is the element's.
+    hint: u8,
+    /// Packets end where their IP headers say.
+    trims: bool,
+    /// They do so before the element would be given them.
+    sees_trimmed: bool,
+    /// The element needs [sums](InspectedBatch::sums).
+    sums: bool,
+}
+
+const NO_WAY: u32 = u32::MAX;
+
+impl BatchWay {
+    pub const NONE: BatchWay = BatchWay {
+        way: NO_WAY,
+        node: 0,
+        l3: 0,
+        start: 0,
+        header: 0,
+        protocol: 0,
+        hint: 0,
+        trims: false,
+        sees_trimmed: false,
+        sums: false,
+    };
+    #[inline(always)]
+    pub fn is_one(&self) -> bool {
+        self.way != NO_WAY
+    }
+    /// The way with this number, whose element needs these.
+    pub fn of(way: u32, f: &Fused, needs: BatchNeeds) -> BatchWay {
+        let a = &f.asked[0];
+        BatchWay {
+            way,
+            node: a.node,
+            l3: f.l3,
+            start: a.start,
+            header: a.header,
+            protocol: a.protocol,
+            hint: a.hint,
+            trims: f.trims,
+            sees_trimmed: f.trimmed == 0,
+            sums: needs.sums,
+        }
+    }
+}
+
 /// A packet that is handed over.
 struct BatchItem<'a> {
     way: u32,
@@ -103,30 +166,55 @@ struct BatchItem<'a> {
     hint: u32,
     seen: Inspected<'a>,
     end: u32,
+    sum: u16,
 }
 
 impl FlowRunner {
-    /// May packets go this way together?
-    pub(crate) fn may_inspect_batch(&self, f: &Fused) -> bool {
-        let a = &f.asked[0];
-        let runs = self.runner.graph.core.inspects_batches(a.node.into());
+    /// May packets go this way together? What the element that inspects them needs then.
+    pub(crate) fn may_inspect_batch(&self, f: &Fused) -> Option<BatchNeeds> {
+        let (a, graph) = (&f.asked[0], &self.runner.graph);
         let untouched = f.idle && !f.own && f.start == 0 && f.sink != NO_SINK;
-        f.count == 1 && a.hint < HINTS && runs && untouched
+        if f.count != 1 || a.hint >= HINTS || !untouched {
+            return None;
+        }
+        graph.core.inspects_batches(a.node.into(), &graph.store)
     }
 
-    /// Packets of a group from number `from` on, up to `upto`, that one element inspects go their ways together, up to
-    /// the first one that does not. How many went. All of them have been looked up in columns, or have no entries;
-    /// `long`: which have long keys.
+    /// Packets of a group from number `from` on, up to `upto`, that elements inspect go their ways together, up to the
+    /// first one that does not. How many went. All of them have been looked up in columns, or have no entries; `long`:
+    /// which have long keys; `stale`: the table may have changed since then.
     #[inline(always)]
     pub(crate) fn inspect_batch(
         &mut self,
         wide: impl Wide,
         (from, upto): (usize, usize),
-        long: u64,
+        (long, stale): (u64, bool),
         packets: &mut BatchDrain<'_>,
     ) -> usize {
+        let mut at = from;
+        // Bound: each round takes a packet, and those behind it are another element's
+        while at < upto {
+            let (went, handed_over) = self.inspect_run(wide, (at, upto), (long, stale), packets);
+            at += went;
+            if went == 0 || went < handed_over {
+                break;
+            }
+        }
+        at - from
+    }
+
+    /// [`FlowRunner::inspect_batch`] of those that are one element's, up to the first one that is not: how many went, and
+    /// how many have been handed over.
+    #[inline(always)]
+    fn inspect_run(
+        &mut self,
+        wide: impl Wide,
+        (from, upto): (usize, usize),
+        (long, stale): (u64, bool),
+        packets: &mut BatchDrain<'_>,
+    ) -> (usize, usize) {
         if !self.holds() || self.runner.graph.out.traced {
-            return 0;
+            return (0, 0);
         }
         let rest = packets.rest();
         let most = upto.min(GROUP).saturating_sub(from).min(rest.len());
@@ -138,10 +226,10 @@ impl FlowRunner {
             trimmed: 0,
         };
         let (mut seen, mut hints) = ([Inspected::NONE; GROUP], [NO_HINT; GROUP]);
-        let (mut n, mut node) = (0, 0);
+        let (mut n, mut node, mut sums) = (0, 0, [0; GROUP]);
         // Loops over indices: adapters may not be inlined. Bound: the group
         while n < most {
-            let Some(x) = self.batch_item(from + n, long, rest[n].data()) else {
+            let Some(x) = self.batch_item(wide, from + n, (long, stale), rest[n].data()) else {
                 break;
             };
             if n > 0 && x.node != node {
@@ -152,11 +240,11 @@ impl FlowRunner {
             (run.ways[n], run.lens[n], run.ends[n]) = (x.way, len, x.end);
             run.totals[n] = self.meta.totals[from + n];
             run.trimmed |= u64::from(x.end < len) << n;
-            (seen[n], hints[n]) = (x.seen, x.hint);
+            (seen[n], hints[n], sums[n]) = (x.seen, x.hint, x.sum);
             n += 1;
         }
         if n == 0 {
-            return 0;
+            return (0, 0);
         }
         #[cfg(debug_assertions)]
         let leave = self.expected_batch(from, (&seen[..n], &rest[..n]));
@@ -169,10 +257,11 @@ impl FlowRunner {
         let batch = InspectedBatch {
             packets: &seen[..n],
             hints: &hints[..n],
+            sums: &sums[..n],
         };
         let went = (graph.core).inspect_batch(node.into(), &batch, &mut cx);
         if went == 0 {
-            return 0;
+            return (0, n);
         }
         each_bit!(run.trimmed & first_bits(went), k, {
             rest[k].keep(run.ends[k] as usize);
@@ -187,41 +276,67 @@ impl FlowRunner {
             }
         }
         self.batch_leaves(wide, &run, went, packets);
-        went
+        (went, n)
     }
 
     /// What is handed over of a packet of the group, which these are the bytes of.
     #[inline(always)]
-    fn batch_item<'a>(&self, i: usize, long: u64, data: &'a [u8]) -> Option<BatchItem<'a>> {
-        let meta = &*self.meta;
-        let i = i % GROUP;
+    fn batch_item<'a>(
+        &self,
+        wide: impl Wide,
+        i: usize,
+        (long, stale): (u64, bool),
+        data: &'a [u8],
+    ) -> Option<BatchItem<'a>> {
+        let (i, meta) = (i % GROUP, &*self.meta);
         let l = self.table.get(meta.slots[i])?;
-        if !is_same(l, &meta.keys[i]) || long >> i & 1 != 0 && l.0[2..5] != meta.addresses[i][1..] {
+        if stale && !self.is_entry_of(l, i, long) {
             return None;
         }
         let (action, lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
-        let way = self.composed.batched(action).filter(|_| lease == NO_LEASE)?;
-        let f = self.composed.fused.ways.get(way as usize)?;
-        let (total, l3) = (meta.totals[i] as usize, usize::from(f.l3));
-        if l3 + total > data.len() || data.len() > LONGEST {
+        let w = self
+            .composed
+            .batched(action)
+            .filter(|_| lease == NO_LEASE)?;
+        let (total, l3, header) = (
+            meta.totals[i] as usize,
+            usize::from(w.l3),
+            usize::from(w.header),
+        );
+        let ends = l3 + total;
+        if ends > data.len() || data.len() > LONGEST {
             return None;
         }
-        let end = if f.trims { l3 + total } else { data.len() };
-        let upto = if f.trimmed == 0 { end } else { data.len() };
-        let a = &f.asked[0];
+        let end = if w.trims { ends } else { data.len() };
+        let upto = if w.sees_trimmed { end } else { data.len() };
+        let net = data.get(l3..upto)?;
+        let sum = match w.sums {
+            true => upper_sum(wide, net.get(..total)?, header, w.protocol)?,
+            false => 0,
+        };
         Some(BatchItem {
-            way,
-            node: a.node,
-            hint: hint_of(l, a.hint),
+            way: w.way,
+            node: w.node,
+            hint: hint_of(l, w.hint),
             seen: Inspected {
-                net: data.get(l3..upto)?,
-                header: a.header.into(),
+                net,
+                header,
                 total,
-                protocol: a.protocol,
-                len: upto.saturating_add_signed(-isize::from(a.start)),
+                protocol: w.protocol,
+                len: upto.saturating_add_signed(-isize::from(w.start)),
             },
             end: end as u32,
+            sum,
         })
+    }
+
+    /// Is this still the entry of a packet of the group?
+    #[inline(always)]
+    fn is_entry_of(&self, l: &Entry, i: usize, long: u64) -> bool {
+        let (i, meta) = (i % GROUP, &*self.meta);
+        let [a, b] = meta.keys[i];
+        let same = (l.0[0] ^ a) | (l.0[1] ^ b) == 0;
+        same && (long >> i & 1 == 0 || l.0[2..5] == meta.addresses[i][1..])
     }
 
     /// The first ones of a run have been let pass: they are counted, and leave.
@@ -290,8 +405,12 @@ impl FlowRunner {
     }
 }
 
-/// Has an entry these words of a key?
+/// [`InspectedBatch::sums`] of a packet that these are the bytes of, from its IP header to the end that this says.
 #[inline(always)]
-fn is_same(l: &Entry, [a, b]: &[u64; 2]) -> bool {
-    (l.0[0] ^ a) | (l.0[1] ^ b) == 0
+fn upper_sum(wide: impl Wide, net: &[u8], header: usize, protocol: u8) -> Option<u16> {
+    // both addresses stand in front of the upper layer, without options and extension headers
+    let from = if header == ipv4::LEN { 12 } else { 8 };
+    let len = net.len().checked_sub(header)? as u32;
+    let sum = u32::from(wide.sum_bytes(net.get(from..)?));
+    Some(checksum::fold_few(sum + u32::from(protocol) + len))
 }

@@ -142,10 +142,10 @@ macro_rules! steps {
                 wide,
                 r: &mut FlowRunner,
                 range: (usize, usize),
-                long: u64,
+                of: (u64, bool),
                 packets: &mut BatchDrain<'_>,
             ) -> usize {
-                r.inspect_batch(wide, range, long, packets)
+                r.inspect_batch(wide, range, of, packets)
             }
             /// [`FlowRunner::apply_grouped`].
             fn apply_grouped[](

@@ -1,7 +1,7 @@
 //! Elements that look at packets without being given them.
 
 use crate::graph::core::Core;
-use onefold_element::{InspectCx, Inspected, InspectedBatch, StateStore};
+use onefold_element::{BatchNeeds, InspectCx, Inspected, InspectedBatch, StateStore};
 
 impl Core {
     /// Does an element implement [`Element::inspect`]?
@@ -28,9 +28,9 @@ impl Core {
     /// [`Element::inspects_batches`].
     ///
     /// [`Element::inspects_batches`]: onefold_element::Element::inspects_batches
-    pub fn inspects_batches(&self, node: u32) -> bool {
+    pub fn inspects_batches(&self, node: u32, store: &StateStore) -> Option<BatchNeeds> {
         let elem = self.nodes.get(node as usize).and_then(|n| n.elem.as_ref());
-        elem.is_some_and(|e| e.inspects_batches())
+        elem.and_then(|e| e.inspects_batches(store))
     }
 
     /// [`Element::inspect_batch`]; an element that is at work already lets nothing pass.

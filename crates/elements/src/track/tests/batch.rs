@@ -7,7 +7,7 @@ use super::super::table::{ConnTable, millis};
 use super::{ACK, FIN, RST, Rig, SYN, icmp, packet, tcp, udp};
 use crate::testing::cases;
 use onefold_element::{Inspected, InspectedBatch, NO_HINT, State};
-use onefold_packet::Timestamp;
+use onefold_packet::{Timestamp, checksum};
 use proptest::prelude::*;
 
 /// Everything that can be told apart of a table.
@@ -42,6 +42,13 @@ fn inspected(net: &[u8]) -> Option<Inspected<'_>> {
     })
 }
 
+/// Of the upper layer and its pseudo header.
+fn upper_sum(p: &Inspected<'_>) -> u16 {
+    let from = if p.header == 20 { 12 } else { 8 };
+    let pseudo = u64::from(p.protocol) + (p.total - p.header) as u64;
+    checksum::fold(checksum::sum(&p.net[from..p.total], pseudo))
+}
+
 /// As many as go together, and the same one by one; how many went.
 fn run_of(
     table: &mut ConnTable,
@@ -55,9 +62,14 @@ fn run_of(
         .collect();
     let hints: Vec<u32> = all.iter().map(|(_, h)| *h).collect();
     let mut twin = table.clone();
+    let sums: Vec<u16> = packets.iter().map(upper_sum).collect();
     let b = InspectedBatch {
         packets: &packets,
         hints: &hints,
+        sums: match table.settings.checksum {
+            true => &sums,
+            false => &[],
+        },
     };
     let n = table.refresh_batch(&b, now, Lets::of(first));
     let checksum = twin.settings.checksum;
