@@ -21,15 +21,6 @@ pub struct Inspected<'a> {
 }
 
 impl<'a> Inspected<'a> {
-    /// No packet: what stands where none has been put yet.
-    pub const NONE: Inspected<'static> = Inspected {
-        net: &[],
-        header: 0,
-        total: 0,
-        protocol: 0,
-        len: 0,
-    };
-
     /// The packet as its annotations have it; `None` where it is none of those that can be handed over like this.
     pub fn of(p: &'a Packet) -> Option<Inspected<'a>> {
         let net = p.network()?;
@@ -84,21 +75,20 @@ impl<'a> Inspected<'a> {
 /// Packets that come one behind the other, for [`Element::inspect_batch`](crate::Element::inspect_batch).
 #[derive(Debug, Clone, Copy)]
 pub struct InspectedBatch<'a> {
-    /// In their order. Each is as long as its IP header says, or longer.
+    /// In their order, 64 at most. Each is as long as its IP header says, or longer.
     pub packets: &'a [Inspected<'a>],
     /// As many: each packet's, as in [`InspectCx::hint`].
     pub hints: &'a [u32],
-    /// As many, if the element [asks](BatchNeeds::sums) for them, else none: of each packet the sum of its upper layer,
-    /// from that header to the end that the IP header says, and of the pseudo header that TCP and UDP have; 0xffff where
-    /// their checksum is right.
-    pub sums: &'a [u16],
+    /// Whose upper-layer checksum is right, as TCP and UDP have it: a bit each, the first packet's the lowest. `None` if
+    /// the element has not [asked](BatchNeeds::checksums) for it.
+    pub right: Option<u64>,
 }
 
 /// What an element wants to be told of packets that it [inspects together](crate::Element::inspect_batch).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BatchNeeds {
-    /// See [`InspectedBatch::sums`].
-    pub sums: bool,
+    /// See [`InspectedBatch::right`].
+    pub checksums: bool,
 }
 
 /// What an element that inspects has besides the packet.

@@ -17,8 +17,6 @@ use onefold_table::prefetch;
 
 /// Packets that are looked at together, at most: as many as a word has bits.
 const MOST: usize = 64;
-/// The sum of a packet whose checksum is right.
-const RIGHT: u16 = 0xffff;
 
 /// Which packets of established connections leave at the first output: a bit each, by direction and by whether their
 /// connection is assured.
@@ -56,8 +54,8 @@ struct Usual<'a> {
     /// Bytes behind the IP header, as that says.
     len: usize,
     is_tcp: bool,
-    /// Its [sum](InspectedBatch::sums), if checksums count.
-    sum: u16,
+    /// Its [checksum](InspectedBatch::right), if those count.
+    right: bool,
 }
 
 /// The first ones, and zeros where there are none.
@@ -74,10 +72,12 @@ impl ConnTable {
         if self.settings.translates || self.settings.marks {
             return 0;
         }
-        let (n, sums) = (b.packets.len().min(b.hints.len()).min(MOST), b.sums);
-        if self.settings.checksum && sums.len() < n {
-            return 0;
-        }
+        let n = b.packets.len().min(b.hints.len()).min(MOST);
+        let right = match (self.settings.checksum, b.right) {
+            (false, _) => u64::MAX,
+            (true, Some(right)) => right,
+            (true, None) => return 0,
+        };
         let (run, hints) = (&b.packets[..n], &b.hints[..n]);
         for hint in hints {
             if let Some(r) = self.records.get(hint.wrapping_sub(1) as usize) {
@@ -87,11 +87,8 @@ impl ConnTable {
         // a bit for each packet: those of TCP, and those that go against their connection's direction
         let (mut tcp, mut replies, mut n) = (0u64, 0u64, 0);
         for (i, (p, hint)) in run.iter().zip(hints).enumerate() {
-            let sum = match self.settings.checksum {
-                true => sums.get(i).copied().unwrap_or(0),
-                false => RIGHT,
-            };
-            let Some(reply) = self.stays_as_it_is(p, (*hint, sum), now, lets) else {
+            let right = right >> i & 1 != 0;
+            let Some(reply) = self.stays_as_it_is(p, (*hint, right), now, lets) else {
                 break;
             };
             tcp |= u64::from(p.protocol == TCP) << i;
@@ -107,14 +104,14 @@ impl ConnTable {
     fn stays_as_it_is(
         &self,
         p: &Inspected<'_>,
-        (hint, sum): (u32, u16),
+        (hint, right): (u32, bool),
         now: u64,
         lets: Lets,
     ) -> Option<bool> {
         let r = self.records.get(hint.wrapping_sub(1) as usize)?;
         let is_tcp = p.protocol == TCP;
         if p.header != ipv4::LEN || !(is_tcp | (p.protocol == UDP)) {
-            return stays_v6(r, p, sum, now, lets);
+            return stays_v6(r, p, right, now, lets);
         }
         let short;
         let h: &[u8; 40] = match p.net.first_chunk() {
@@ -135,7 +132,7 @@ impl ConnTable {
             upper: upper.first_chunk()?,
             len,
             is_tcp,
-            sum,
+            right,
         };
         u.stays(r, now, lets)
     }
@@ -203,7 +200,7 @@ impl Usual<'_> {
         let goes_on = assured & r.machine.is_established() & Segment::is_ack(self.upper, self.len);
         let streams = (length >= 8) & (length <= self.len) & ((now > r.stream()) == assured);
         // UDP may come without a checksum
-        let right = (self.sum == RIGHT) | (!self.is_tcp & (s0 | s1 == 0));
+        let right = self.right | (!self.is_tcp & (s0 | s1 == 0));
         let same = (self.is_tcp & goes_on) | (!self.is_tcp & streams);
         (known & right & same).then_some(reply)
     }
@@ -211,7 +208,7 @@ impl Usual<'_> {
 
 /// [`ConnTable::stays_as_it_is`] of packets of IPv6, and of other protocols.
 #[inline(never)]
-fn stays_v6(r: &Record, p: &Inspected<'_>, sum: u16, now: u64, lets: Lets) -> Option<bool> {
+fn stays_v6(r: &Record, p: &Inspected<'_>, right: bool, now: u64, lets: Lets) -> Option<bool> {
     let is_tcp = p.protocol == TCP;
     let (ip, upper) = p.net.split_first_chunk::<40>()?;
     let len = p.total.checked_sub(ipv6::LEN)?;
@@ -235,7 +232,7 @@ fn stays_v6(r: &Record, p: &Inspected<'_>, sum: u16, now: u64, lets: Lets) -> Op
         upper,
         len,
         is_tcp,
-        sum,
+        right,
     };
     u.stays(r, now, lets)
 }

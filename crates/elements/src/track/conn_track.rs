@@ -218,7 +218,7 @@ impl Element for ConnTrack {
     fn inspects_batches(&self, store: &StateStore) -> Option<BatchNeeds> {
         let t = store.get::<ConnTable>(self.outputs.table)?;
         Some(BatchNeeds {
-            sums: t.settings.checksum,
+            checksums: t.settings.checksum,
         })
     }
 

@@ -9,6 +9,7 @@
 //! [`Element::inspect_batch`]: onefold_element::Element::inspect_batch
 
 use crate::flow::batch_drain::BatchDrain;
+use crate::flow::batch_list::BatchList;
 use crate::flow::fused_way::{Fused, WayTally};
 use crate::flow::hints::hint_of;
 use crate::flow::in_place_way::HINTS;
@@ -22,7 +23,6 @@ use crate::simd::bits::{each_bit, first_bits};
 use crate::simd::{GROUP, Wide};
 use onefold_element::{BatchNeeds, InspectCx, Inspected, InspectedBatch, NO_HINT};
 use onefold_nat::NO_LEASE;
-use onefold_packet::checksum;
 use onefold_packet::wire::ipv4;
 
 /// How packets of a group take turns: together, or one by one.
@@ -118,8 +118,8 @@ pub(crate) struct BatchWay {
     trims: bool,
     /// They do so before the element would be given them.
     sees_trimmed: bool,
-    /// The element needs [sums](InspectedBatch::sums).
-    sums: bool,
+    /// The element needs [checksums](InspectedBatch::right).
+    checksums: bool,
 }
 
 const NO_WAY: u32 = u32::MAX;
@@ -135,7 +135,7 @@ impl BatchWay {
         hint: 0,
         trims: false,
         sees_trimmed: false,
-        sums: false,
+        checksums: false,
     };
     #[inline(always)]
     pub fn is_one(&self) -> bool {
@@ -154,7 +154,7 @@ impl BatchWay {
             hint: a.hint,
             trims: f.trims,
             sees_trimmed: f.trimmed == 0,
-            sums: needs.sums,
+            checksums: needs.checksums,
         }
     }
 }
@@ -166,7 +166,8 @@ struct BatchItem<'a> {
     hint: u32,
     seen: Inspected<'a>,
     end: u32,
-    sum: u16,
+    /// Its checksum is right, if that is asked for.
+    right: Option<bool>,
 }
 
 impl FlowRunner {
@@ -225,8 +226,8 @@ impl FlowRunner {
             totals: [0; GROUP],
             trimmed: 0,
         };
-        let (mut seen, mut hints) = ([Inspected::NONE; GROUP], [NO_HINT; GROUP]);
-        let (mut n, mut node, mut sums) = (0, 0, [0; GROUP]);
+        let (mut seen, mut hints) = (BatchList::new(), [NO_HINT; GROUP]);
+        let (mut n, mut node, mut right) = (0, 0, None);
         // Loops over indices: adapters may not be inlined. Bound: the group
         while n < most {
             let Some(x) = self.batch_item(wide, from + n, (long, stale), rest[n].data()) else {
@@ -240,14 +241,18 @@ impl FlowRunner {
             (run.ways[n], run.lens[n], run.ends[n]) = (x.way, len, x.end);
             run.totals[n] = self.meta.totals[from + n];
             run.trimmed |= u64::from(x.end < len) << n;
-            (seen[n], hints[n], sums[n]) = (x.seen, x.hint, x.sum);
+            if let Some(is) = x.right {
+                right = Some(right.unwrap_or(0) | u64::from(is) << n);
+            }
+            seen.push(x.seen);
+            hints[n] = x.hint;
             n += 1;
         }
         if n == 0 {
             return (0, 0);
         }
         #[cfg(debug_assertions)]
-        let leave = self.expected_batch(from, (&seen[..n], &rest[..n]));
+        let leave = self.expected_batch(from, (seen.items(), &rest[..n]));
         let graph = &mut self.runner.graph;
         let mut cx = InspectCx {
             now: graph.core.now,
@@ -255,9 +260,9 @@ impl FlowRunner {
             hint: None,
         };
         let batch = InspectedBatch {
-            packets: &seen[..n],
+            packets: seen.items(),
             hints: &hints[..n],
-            sums: &sums[..n],
+            right,
         };
         let went = (graph.core).inspect_batch(node.into(), &batch, &mut cx);
         if went == 0 {
@@ -310,10 +315,7 @@ impl FlowRunner {
         let end = if w.trims { ends } else { data.len() };
         let upto = if w.sees_trimmed { end } else { data.len() };
         let net = data.get(l3..upto)?;
-        let sum = match w.sums {
-            true => upper_sum(wide, net.get(..total)?, header, w.protocol)?,
-            false => 0,
-        };
+        let right = (w.checksums).then(|| is_right(wide, data, (l3, header, total), w.protocol));
         Some(BatchItem {
             way: w.way,
             node: w.node,
@@ -326,7 +328,7 @@ impl FlowRunner {
                 len: upto.saturating_add_signed(-isize::from(w.start)),
             },
             end: end as u32,
-            sum,
+            right,
         })
     }
 
@@ -405,12 +407,17 @@ impl FlowRunner {
     }
 }
 
-/// [`InspectedBatch::sums`] of a packet that these are the bytes of, from its IP header to the end that this says.
+/// [`InspectedBatch::right`] of a packet whose IP header begins at `l3`, has so many bytes, and says that so many follow
+/// from its beginning on.
 #[inline(always)]
-fn upper_sum(wide: impl Wide, net: &[u8], header: usize, protocol: u8) -> Option<u16> {
+fn is_right(
+    wide: impl Wide,
+    data: &[u8],
+    (l3, header, total): (usize, usize, usize),
+    protocol: u8,
+) -> bool {
     // both addresses stand in front of the upper layer, without options and extension headers
     let from = if header == ipv4::LEN { 12 } else { 8 };
-    let len = net.len().checked_sub(header)? as u32;
-    let sum = u32::from(wide.sum_bytes(net.get(from..)?));
-    Some(checksum::fold_few(sum + u32::from(protocol) + len))
+    let pseudo = u32::from(protocol) + total.wrapping_sub(header) as u32;
+    header <= total && wide.sums_to_ones(data, (l3 + from, l3 + total), pseudo)
 }

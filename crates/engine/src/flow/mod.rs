@@ -27,6 +27,7 @@ pub(crate) mod apply;
 pub(crate) mod apply_grouped;
 pub(crate) mod batch;
 pub(crate) mod batch_drain;
+pub(crate) mod batch_list;
 pub(crate) mod batch_meta;
 pub(crate) mod bit_range;
 pub(crate) mod bucket;

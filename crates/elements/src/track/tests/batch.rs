@@ -42,11 +42,11 @@ fn inspected(net: &[u8]) -> Option<Inspected<'_>> {
     })
 }
 
-/// Of the upper layer and its pseudo header.
-fn upper_sum(p: &Inspected<'_>) -> u16 {
+/// Its upper layer and the pseudo header sum up to ones.
+fn is_right(p: &Inspected<'_>) -> bool {
     let from = if p.header == 20 { 12 } else { 8 };
     let pseudo = u64::from(p.protocol) + (p.total - p.header) as u64;
-    checksum::fold(checksum::sum(&p.net[from..p.total], pseudo))
+    checksum::fold(checksum::sum(&p.net[from..p.total], pseudo)) == 0xffff
 }
 
 /// As many as go together, and the same one by one; how many went.
@@ -62,14 +62,12 @@ fn run_of(
         .collect();
     let hints: Vec<u32> = all.iter().map(|(_, h)| *h).collect();
     let mut twin = table.clone();
-    let sums: Vec<u16> = packets.iter().map(upper_sum).collect();
+    let right = (packets.iter().take(64).enumerate())
+        .fold(0, |right, (i, p)| right | u64::from(is_right(p)) << i);
     let b = InspectedBatch {
         packets: &packets,
         hints: &hints,
-        sums: match table.settings.checksum {
-            true => &sums,
-            false => &[],
-        },
+        right: table.settings.checksum.then_some(right),
     };
     let n = table.refresh_batch(&b, now, Lets::of(first));
     let checksum = twin.settings.checksum;
@@ -344,4 +342,19 @@ fn elements_that_want_to_know_of_each_packet_are_told() {
     (r.table.settings.marks, r.table.settings.translates) = (false, true);
     assert_eq!(went(&mut r, &[(&a, 1)]), 0);
     assert_eq!(millis(Timestamp(-1)), 0);
+}
+
+#[test]
+fn nothing_goes_unless_checksums_that_count_are_told() {
+    let (mut r, [a, ..]) = opened(false);
+    let packets = [inspected(&a).expect("headers")];
+    let b = InspectedBatch {
+        packets: &packets,
+        hints: &[1],
+        right: None,
+    };
+    let lets = Lets::of(ESTABLISHED);
+    assert_eq!(r.table.refresh_batch(&b, r.now, lets), 0);
+    r.table.settings.checksum = false;
+    assert_eq!(r.table.refresh_batch(&b, r.now, lets), 1);
 }
