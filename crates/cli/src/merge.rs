@@ -213,6 +213,7 @@ fn flows(a: &mut FlowStats, b: &FlowStats) {
     a.composed += b.composed;
     a.in_place += b.in_place;
     a.written_once += b.written_once;
+    a.inspected_in_batches += b.inspected_in_batches;
     a.misses += b.misses;
     a.resumed += b.resumed;
     a.passed_by += b.passed_by;

@@ -5,7 +5,7 @@ use crate::batch::{Batching, Clock};
 use crate::class::Processing;
 use crate::cx::{Cx, TimerId};
 use crate::handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
-use crate::inspect::{InspectCx, Inspected};
+use crate::inspect::{BatchNeeds, InspectCx, Inspected, InspectedBatch};
 use crate::model::{BindPacket, Binding, Bound, Case, Model, ModelCx};
 use crate::names::NameDb;
 use crate::rule_counts::RuleCounters;
@@ -369,6 +369,19 @@ pub trait Element: ElementClone + Send + 'static {
 
     /// Packets of flows with these hints will be inspected soon: their memory may be asked for.
     fn prefetch_flows(&self, hints: &[u32], store: &StateStore) {}
+
+    /// Does this element implement [`Element::inspect_batch`], and what does it need for it? Asked when a way of packets
+    /// has been found; it must have [hints](Element::hints).
+    fn inspects_batches(&self, store: &StateStore) -> Option<BatchNeeds> {
+        None
+    }
+
+    /// [`Element::inspect`] of packets that come one behind the other: how many of them, from the first one on, have
+    /// been let pass, with their hints as they are. With all others nothing has been done, whether `inspect` would let
+    /// them pass or not; 0 is always right. [`InspectCx::hint`] is `None`. Not called while a trace is taken.
+    fn inspect_batch(&mut self, b: &InspectedBatch<'_>, cx: &mut InspectCx<'_>) -> usize {
+        0
+    }
 
     /// Output `port` is asked for a packet. Only elements with a pull output of their own kind (queues, schedulers)
     /// override this; the default pulls input 0 and applies `push`.

@@ -72,6 +72,25 @@ impl<'a> Inspected<'a> {
     }
 }
 
+/// Packets that come one behind the other, for [`Element::inspect_batch`](crate::Element::inspect_batch).
+#[derive(Debug, Clone, Copy)]
+pub struct InspectedBatch<'a> {
+    /// In their order, 64 at most. Each is as long as its IP header says, or longer.
+    pub packets: &'a [Inspected<'a>],
+    /// As many: each packet's, as in [`InspectCx::hint`].
+    pub hints: &'a [u32],
+    /// Whose upper-layer checksum is right, as TCP and UDP have it: a bit each, the first packet's the lowest. `None` if
+    /// the element has not [asked](BatchNeeds::checksums) for it.
+    pub right: Option<u64>,
+}
+
+/// What an element wants to be told of packets that it [inspects together](crate::Element::inspect_batch).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BatchNeeds {
+    /// See [`InspectedBatch::right`].
+    pub checksums: bool,
+}
+
 /// What an element that inspects has besides the packet.
 #[allow(missing_debug_implementations)]
 pub struct InspectCx<'a> {

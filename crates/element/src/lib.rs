@@ -42,7 +42,7 @@ pub use element::{
     SourceLoc, TaskStatus, find_element,
 };
 pub use handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult, Touches};
-pub use inspect::{InspectCx, Inspected, NO_HINT};
+pub use inspect::{BatchNeeds, InspectCx, Inspected, InspectedBatch, NO_HINT};
 pub use names::NameDb;
 pub use onefold_state::{
     DropReason, ElemId, Partition, Port, Scope, State, StateId, StateStore, Takes, state_any,

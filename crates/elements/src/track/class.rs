@@ -79,6 +79,16 @@ impl ConnClass {
             dnat: false,
         }
     }
+    /// A packet of a connection in the table that has been answered, and is not translated.
+    pub const fn established(reply: bool, assured: bool) -> ConnClass {
+        ConnClass {
+            reply,
+            seen_reply: true,
+            assured,
+            confirmed: true,
+            ..ConnClass::without(ConnState::Established)
+        }
+    }
     /// A small number of its own.
     pub fn number(self) -> usize {
         self.state as usize

@@ -11,14 +11,15 @@
 //! What a packet does to its connection (state of TCP, how long it stays) is done here, whatever rules say of it
 //! afterwards, as in Linux; connections are entered by ConnConfirm.
 
+use super::batch::Lets;
 use super::class::{ConnClass, NUMBERS, parse_classes};
 use super::headers::{Seen, of_packet, read_any};
 use super::table::{ConnTable, Found, millis};
 use super::table_user::{NO_TABLE, finish, is_asked, uses_table};
 use onefold_element::args::{AnyArg, Args};
 use onefold_element::{
-    ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, InspectCx, Inspected,
-    NO_HINT, Port, StateId, StateStore,
+    BatchNeeds, ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, InspectCx,
+    Inspected, InspectedBatch, NO_HINT, Port, StateId, StateStore,
 };
 use onefold_packet::{Packet, Pkt};
 
@@ -47,6 +48,8 @@ pub(super) struct ClassOutputs {
     pub table: StateId,
     /// By number of the class.
     outputs: [u16; NUMBERS],
+    /// Packets of which established connections leave at the first output.
+    pub lets: Lets,
 }
 
 impl Default for ClassOutputs {
@@ -54,6 +57,7 @@ impl Default for ClassOutputs {
         ClassOutputs {
             table: NO_TABLE,
             outputs: [NOWHERE; NUMBERS],
+            lets: Lets::default(),
         }
     }
 }
@@ -117,6 +121,7 @@ impl ClassOutputs {
                 errors.push(e);
             }
         }
+        self.lets = Lets::of(|c| self.of(c) == Some(0));
         self.table = finish(args, name, cx, errors, |_| ())?;
         Ok(())
     }
@@ -208,6 +213,20 @@ impl Element for ConnTrack {
 
     fn hints(&self) -> bool {
         true
+    }
+
+    fn inspects_batches(&self, store: &StateStore) -> Option<BatchNeeds> {
+        let t = store.get::<ConnTable>(self.outputs.table)?;
+        Some(BatchNeeds {
+            checksums: t.settings.checksum,
+        })
+    }
+
+    fn inspect_batch(&mut self, b: &InspectedBatch<'_>, cx: &mut InspectCx<'_>) -> usize {
+        match cx.store.get_mut::<ConnTable>(self.outputs.table) {
+            Some(t) => t.refresh_batch(b, millis(cx.now), self.outputs.lets),
+            None => 0,
+        }
     }
 
     fn prefetch_flows(&self, hints: &[u32], store: &StateStore) {

@@ -6,8 +6,8 @@ use onefold_packet::wire::{ipv4, ipv6};
 use onefold_packet::{Packet, checksum};
 
 const ICMP: u8 = 1;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
+pub(super) const TCP: u8 = 6;
+pub(super) const UDP: u8 = 17;
 const ICMP6: u8 = 58;
 const SCTP: u8 = 132;
 

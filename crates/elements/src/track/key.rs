@@ -139,6 +139,46 @@ impl ConnKey {
         (key, flipped)
     }
 
+    /// Is this the key of an IPv4 packet of this protocol that goes from its first end to its second, and of one that
+    /// goes the other way? `ends`: addresses and ports as they stand in the packet, one behind the other. Nothing is
+    /// branched on, and nothing is put in order.
+    #[inline(always)]
+    pub fn ways_v4(&self, ends: &[u8; 12], protocol: u8) -> (bool, bool) {
+        let [s0, s1, s2, s3, d0, d1, d2, d3, p0, p1, p2, p3] = *ends;
+        let addresses = u64::from_le_bytes([s0, s1, s2, s3, d0, d1, d2, d3]);
+        let ports = u32::from_le_bytes([p0, p1, p2, p3]);
+        let four = |b: &[u8; 16]| u64::from(u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+        let ([a0, a1], [b0, b1]) = (self.at_a, self.at_b);
+        let is = four(&self.a) | four(&self.b) << 32;
+        let at = u32::from_le_bytes([a0, a1, b0, b1]);
+        let other = (self.protocol ^ protocol) | u8::from(self.v6);
+        let unlike = |addresses, ports| (is ^ addresses) | u64::from(at ^ ports) | u64::from(other);
+        (
+            unlike(addresses, ports) == 0,
+            unlike(addresses.rotate_left(32), ports.rotate_left(16)) == 0,
+        )
+    }
+
+    /// [`ConnKey::ways_v4`] of IPv6.
+    #[inline(always)]
+    pub fn ways_v6(
+        &self,
+        src: &[u8; 16],
+        dst: &[u8; 16],
+        ports: [u8; 4],
+        protocol: u8,
+    ) -> (bool, bool) {
+        let [s0, s1, d0, d1] = ports;
+        let goes = |src: &[u8; 16], dst: &[u8; 16], at_src, at_dst| {
+            (self.a == *src) & (self.b == *dst) & (self.at_a == at_src) & (self.at_b == at_dst)
+        };
+        let of = (self.protocol == protocol) & self.v6;
+        (
+            of & goes(src, dst, [s0, s1], [d0, d1]),
+            of & goes(dst, src, [d0, d1], [s0, s1]),
+        )
+    }
+
     /// The key of an ICMP message that is asked or answered, by who asks; `request`: type and code of the question.
     pub fn of_question(
         asks: &[u8],

@@ -13,6 +13,7 @@
 //! the same is listed at [`conn_table`].
 
 mod apply;
+mod batch;
 mod choose;
 pub mod class;
 mod conn_confirm;

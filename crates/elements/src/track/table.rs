@@ -155,6 +155,12 @@ impl ConnTable {
         self.totals.packets[c.state as usize] += 1;
     }
 
+    /// So many packets of established connections.
+    #[inline]
+    pub(super) fn count_established(&mut self, n: u64) {
+        self.totals.packets[ConnState::Established as usize] += n;
+    }
+
     fn error(&mut self, key: &ConnKey, flipped: bool, now: u64) -> Found {
         let Some((i, reply)) = self.find(key, flipped, now) else {
             return Found::Is(ConnClass::without(ConnState::Invalid), None);
@@ -372,15 +378,7 @@ impl ConnTable {
             return None;
         }
         let reply = (r.status & FLIPPED != 0) != p.flipped;
-        let class = ConnClass {
-            state: ConnState::Established,
-            reply,
-            seen_reply: true,
-            assured: r.status & ASSURED != 0,
-            confirmed: true,
-            snat: false,
-            dnat: false,
-        };
+        let class = ConnClass::established(reply, r.status & ASSURED != 0);
         let ms = match &p.upper {
             Upper::Tcp(s) if r.machine.is_plain(s) && class.assured => match may(class) {
                 true => r.machine.go_on(s, reply, settings),
@@ -546,7 +544,7 @@ impl ConnTable {
 impl Record {
     /// When a connection of UDP is a stream, if it has been answered then. It stands where TCP has its numbers.
     #[inline]
-    fn stream(&self) -> u64 {
+    pub(super) fn stream(&self) -> u64 {
         let [high, low] = self.machine.max_ack;
         u64::from(high) << 32 | u64::from(low)
     }

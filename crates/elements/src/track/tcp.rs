@@ -185,23 +185,32 @@ impl Segment {
 }
 
 impl Segment {
-    /// [`Segment::read`] of a segment with ACK alone, or with PSH, ECE and CWR; `None` for any other.
-    #[inline]
-    pub fn read_ack(b: &[u8]) -> Option<Segment> {
-        let h = b.first_chunk::<20>()?;
+    /// [`Segment::read_ack`] of a segment of `len` bytes that has been found to be one, with this first header.
+    #[inline(always)]
+    pub fn of_ack(h: &[u8; 20], len: usize) -> Segment {
         let header = usize::from(h[12] >> 4) * 4;
-        if h[13] & 0x37 != ACK || header < 20 {
-            return None;
-        }
-        let payload = b.len().checked_sub(header)? as u32;
         let seq = u32::from_be_bytes([h[4], h[5], h[6], h[7]]);
-        Some(Segment {
+        Segment {
             kind: Kind::Ack,
             acks: true,
             seq,
             ack: u32::from_be_bytes([h[8], h[9], h[10], h[11]]),
-            end: seq.wrapping_add(payload),
-        })
+            end: seq.wrapping_add(len.wrapping_sub(header) as u32),
+        }
+    }
+
+    /// Is a segment of `len` bytes with this header one that [`Segment::read_ack`] reads?
+    #[inline(always)]
+    pub fn is_ack(h: &[u8; 20], len: usize) -> bool {
+        let header = usize::from(h[12] >> 4) * 4;
+        (h[13] & 0x37 == ACK) & (header >= 20) & (header <= len)
+    }
+
+    /// [`Segment::read`] of a segment with ACK alone, or with PSH, ECE and CWR; `None` for any other.
+    #[inline]
+    pub fn read_ack(b: &[u8]) -> Option<Segment> {
+        let h = b.first_chunk::<20>()?;
+        Segment::is_ack(h, b.len()).then(|| Segment::of_ack(h, b.len()))
     }
 }
 
@@ -277,7 +286,13 @@ impl Machine {
     /// A segment that changes nothing but how long the connection stays, and what is remembered of its numbers.
     #[inline]
     pub fn is_plain(&self, s: &Segment) -> bool {
-        s.kind == Kind::Ack && self.state == State::Established
+        s.kind == Kind::Ack && self.is_established()
+    }
+
+    /// Data goes both ways.
+    #[inline(always)]
+    pub fn is_established(&self) -> bool {
+        self.state == State::Established
     }
 
     /// [`Machine::step`] of a [plain](Machine::is_plain) segment of a connection that is assured.

@@ -10,6 +10,7 @@ use onefold_packet::{Timestamp, checksum};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
+mod batch;
 mod marks;
 mod usual;
 

@@ -13,6 +13,7 @@ use crate::flow::batch_drain::BatchDrain;
 use crate::flow::composed::ComposedTable;
 use crate::flow::extract::Extracted;
 use crate::flow::ingress_cache::IngressCache;
+use crate::flow::inspect_batch::BatchTurns;
 use crate::flow::learn::flow_of;
 use crate::flow::lease::LeasePool;
 use crate::flow::packet_meta::NO_MATCH;
@@ -34,6 +35,7 @@ use crate::simd::window_rewrite::Operands as FlowOperands;
 use onefold_element::{ElemId, StateStore};
 use onefold_nat::Leases;
 use onefold_packet::{Pkt, Timestamp};
+use std::time::Duration;
 
 impl FlowRunner {
     /// Packets in groups: all steps for each.
@@ -72,7 +74,7 @@ impl FlowRunner {
                 }
                 _ => Applied::default(),
             };
-            let (mut begun, mut limited, mut gone) = (None, false, 0);
+            let (mut limited, mut gone) = (false, 0);
             if let (true, Some(unknown)) = (seen.part, seen.which) {
                 let (dropped, again) =
                     self.judge(unknown, now, |r, i| (r.meta.hashes[i % GROUP], true));
@@ -100,29 +102,24 @@ impl FlowRunner {
                 n = left;
                 limited = true;
             }
-            if limited {
-                // one alone is classified with all else that is done for it
-                begun = (seen.unknown > 1).then(|| self.stopwatch.read());
-            }
+            // one alone is classified with all else that is done for it
+            let begun = (limited && seen.unknown > 1).then(|| self.stopwatch.read());
             let mut packets = BatchDrain::of(batch, n);
             // the first rules of those that are not known: together they cost much less than one by one
-            let first = match seen.unknown {
-                0 | 1 => None,
-                _ => self.firsts_of_unknown(source, packets.rest(), stamped),
-            };
+            let some = (seen.unknown > 1).then(|| packets.rest());
+            let first = some.and_then(|rest| self.firsts_of_unknown(source, rest, stamped));
             let found = self.found();
             if first.is_some() {
                 by_rule += self.go_by_rule(ingress, n);
             }
-            if let (Some(a), Some(begun)) = (&mut self.admission, begun) {
-                a.spent(self.stopwatch.read().saturating_sub(begun));
-            }
+            self.spent_since(begun);
             let mut i = at_once.upto;
-            if gone == 0 {
-                self.transmit_noted(ingress, &mut packets, i, at_once.dropped);
-            } else {
-                shed += self.part(source, &mut packets, i, gone);
+            match gone {
+                0 => self.transmit_noted(ingress, &mut packets, i, at_once.dropped),
+                _ => shed += self.part(source, &mut packets, i, gone),
             }
+            let mut turns = BatchTurns::of(self, alone && equal_match && seen.keyed);
+            i += turns.first(self, wide, n, &mut packets);
             if i == n {
                 self.flush();
                 continue;
@@ -135,8 +132,13 @@ impl FlowRunner {
                 let run = stamped.then(|| self.begin_run_of(ingress, packets.rest()));
                 let upto = run.map_or(n, |run| i + run);
                 if alone {
-                    i += wide.go_in_place(self, (ingress, i), upto, &mut packets, stale);
+                    let to = turns.one_by_one(i, upto);
+                    i += wide.go_in_place(self, (ingress, i), to, &mut packets, stale);
                     stale |= self.news != news;
+                    if let Some(went) = turns.next(self, wide, (i, to, upto), &mut packets) {
+                        i += went;
+                        continue;
+                    }
                 }
                 let alone = alone && i < upto && self.goes_alone(wide, ingress, i, stale);
                 if !alone {
@@ -169,6 +171,13 @@ impl FlowRunner {
         let known = (self.stats.hits - known).saturating_sub(shed as u64);
         if let Some(l) = self.ingress.get_mut(ingress) {
             l.monitor.count(looked_up, known, by_rule);
+        }
+    }
+
+    /// Unknown packets have taken the time since this moment, if they have any to take.
+    fn spent_since(&mut self, begun: Option<Duration>) {
+        if let (Some(a), Some(begun)) = (&mut self.admission, begun) {
+            a.spent(self.stopwatch.read().saturating_sub(begun));
         }
     }
 
@@ -397,7 +406,7 @@ impl FlowRunner {
         done
     }
 
-    /// [`FlowRunner::apply_all`], action by action: `None` where [that](ApplyAtOnce::go_together) is not to be.
+    /// [`FlowRunner::apply_all`], action by action: `None` where [that](ApplyAtOnce::apply_grouped) is not to be.
     #[inline(always)]
     pub(crate) fn apply_grouped(
         &mut self,

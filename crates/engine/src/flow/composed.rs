@@ -10,6 +10,7 @@
 
 use crate::flow::fused_way::{FusedWays, WholeWay};
 use crate::flow::in_place_way::{HINTS, InPlace, NOBODY};
+use crate::flow::inspect_batch::BatchWay;
 use crate::flow::interval_table::Bounds;
 use crate::flow::masked_match::MaskedMatch;
 use crate::flow::origin::{Origin, Origins};
@@ -58,6 +59,9 @@ pub(crate) struct ComposedTable {
     any_hinted: bool,
     /// Of these the ones that are written once, by number; [`NOT_FUSED`] for the others.
     fused_ways: Vec<u32>,
+    /// Of these the ones that packets go [together](crate::flow::inspect_batch).
+    batched: Vec<BatchWay>,
+    any_batched: bool,
     pub fused: FusedWays,
     names: HashMap<Box<[Part]>, u32>,
 }
@@ -104,6 +108,19 @@ impl ComposedTable {
         self.fused_ways.get(at).copied().filter(|w| *w != NOT_FUSED)
     }
 
+    /// A composed action's way, if its packets go it [together](crate::flow::inspect_batch).
+    #[inline(always)]
+    pub fn batched(&self, number: u32) -> Option<&BatchWay> {
+        let at = number.wrapping_sub(COMPOSED) as usize;
+        self.batched.get(at).filter(|w| w.is_one())
+    }
+
+    /// Do any?
+    #[inline(always)]
+    pub fn any_batched(&self) -> bool {
+        self.any_batched
+    }
+
     /// Has this packet room for what is written on a way?
     #[inline(always)]
     pub fn fits(&self, way: u32, p: &Packet) -> bool {
@@ -117,7 +134,13 @@ impl ComposedTable {
             .get_mut((number.wrapping_sub(COMPOSED)) as usize)
             && *n == NOT_FUSED
         {
+            let goes = way.batched;
             *n = self.fused.add(way);
+            if let (Some(goes), Some(w)) = (goes, self.fused.ways.get(*n as usize))
+                && let Some(t) = self.batched.get_mut(number.wrapping_sub(COMPOSED) as usize)
+            {
+                (*t, self.any_batched) = (BatchWay::of(*n, w, goes), true);
+            }
         }
     }
 
@@ -141,6 +164,7 @@ impl ComposedTable {
         (self.hinted).push((in_place.as_ref()).map_or([NOBODY; HINTS as usize], |w| w.hinted));
         self.in_place.push(in_place);
         self.fused_ways.push(NOT_FUSED);
+        self.batched.push(BatchWay::NONE);
         self.names.insert(parts.into(), n);
         Some(n)
     }
@@ -152,6 +176,8 @@ impl ComposedTable {
         self.hinted.clear();
         self.any_hinted = false;
         self.fused_ways.clear();
+        self.batched.clear();
+        self.any_batched = false;
         self.fused.clear();
         self.names.clear();
     }

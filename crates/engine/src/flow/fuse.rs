@@ -346,6 +346,7 @@ impl FlowRunner {
         fused.start = i16::try_from(start).ok()?;
         (fused.sink, fused.sums) = (sink, bytes.sums());
         Some(WholeWay {
+            batched: self.may_inspect_batch(&fused),
             way: fused,
             rewrite,
             parts: counted.into(),

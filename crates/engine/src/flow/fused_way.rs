@@ -7,6 +7,7 @@
 
 use crate::flow::flow_action::{Count, Pending};
 use crate::simd::window_rewrite::WindowRewrite;
+use onefold_element::BatchNeeds;
 use std::collections::HashMap;
 
 /// Elements that are asked on a fused way, at most.
@@ -107,6 +108,8 @@ impl WayTally {
 #[derive(Debug)]
 pub(crate) struct WholeWay {
     pub way: Fused,
+    /// Packets may go it [together](crate::flow::inspect_batch): what the element that inspects them needs.
+    pub batched: Option<BatchNeeds>,
     pub rewrite: WindowRewrite,
     pub parts: Box<[FusedPart]>,
     /// What is told at the end of a moment: a count of one of the parts.

@@ -255,15 +255,15 @@ impl FlowRunner {
 
 /// For debug builds: what a packet would be, and elements would find, template by template.
 #[cfg(debug_assertions)]
-struct Expected {
+pub(crate) struct Expected {
     /// From the IP header on, with its length, the length that it says, the protocol and the packet's length.
     seen: Vec<(Vec<u8>, usize, usize, u8, usize)>,
-    leaves: Packet,
+    pub(crate) leaves: Packet,
 }
 
 #[cfg(debug_assertions)]
 impl Expected {
-    fn check(&self, j: usize, seen: &Inspected<'_>) {
+    pub(crate) fn check(&self, j: usize, seen: &Inspected<'_>) {
         let (header, total) = (seen.header, seen.total);
         let got = (seen.net.to_vec(), header, total, seen.protocol, seen.len);
         assert_eq!(self.seen.get(j), Some(&got));
@@ -272,7 +272,7 @@ impl Expected {
 
 #[cfg(debug_assertions)]
 impl FlowRunner {
-    fn expected(&self, i: usize, p: &Packet) -> Expected {
+    pub(crate) fn expected(&self, i: usize, p: &Packet) -> Expected {
         let x = &self.group[i];
         let way = self.composed.in_place(x.action).unwrap();
         let (mut p, mut shadow) = (p.clone(), p.clone());

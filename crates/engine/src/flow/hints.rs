@@ -7,7 +7,7 @@ use crate::flow::composed::ComposedTable;
 use crate::flow::exit::Next;
 use crate::flow::in_place_way::HINTS;
 use crate::flow::runner::FlowRunner;
-use crate::flow::table::{Slot, Table};
+use crate::flow::table::{Entry, Slot, Table};
 use crate::simd::ZERO_SUM_WORDS;
 use onefold_element::NO_HINT;
 
@@ -17,8 +17,13 @@ const WORD: usize = ZERO_SUM_WORDS[2];
 /// What one of [`HINTS`] elements has said of an entry's flow.
 #[inline(always)]
 pub(crate) fn hint(table: &Table, slot: Slot, which: u8) -> u32 {
-    let word = table.get(slot).map(|l| l.0[WORD]);
-    word.map_or(NO_HINT, |w| (w >> shift(which)) as u32)
+    table.get(slot).map_or(NO_HINT, |l| hint_of(l, which))
+}
+
+/// What one of them has said of the flow of an entry at hand.
+#[inline(always)]
+pub(crate) fn hint_of(entry: &Entry, which: u8) -> u32 {
+    (entry.0[WORD] >> shift(which)) as u32
 }
 
 /// It says something else. Nothing happens to an entry of any other action.
@@ -57,7 +62,6 @@ fn shift(which: u8) -> u32 {
 mod tests {
     use super::*;
     use crate::flow::composed::COMPOSED;
-    use crate::flow::table::Entry;
 
     #[test]
     fn entries_of_composed_actions_have_room_for_two() {

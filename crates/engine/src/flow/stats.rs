@@ -13,6 +13,8 @@ pub struct FlowStats {
     pub in_place: u64,
     /// Of these the ones that were written, and counted, once for all actions.
     pub written_once: u64,
+    /// Of these the ones that an element inspected together with others.
+    pub inspected_in_batches: u64,
     /// Packets that an entry could have been there for.
     pub misses: u64,
     /// Packets that had their action applied at the entry and went on behind a write-out or an element that was

@@ -137,6 +137,16 @@ macro_rules! steps {
             ) -> usize {
                 r.go_in_place(wide, from, upto, packets, stale)
             }
+            /// [`FlowRunner::inspect_batch`].
+            fn inspect_batch[](
+                wide,
+                r: &mut FlowRunner,
+                range: (usize, usize),
+                of: (u64, bool),
+                packets: &mut BatchDrain<'_>,
+            ) -> usize {
+                r.inspect_batch(wide, range, of, packets)
+            }
             /// [`FlowRunner::apply_grouped`].
             fn apply_grouped[](
                 wide,

@@ -1,7 +1,7 @@
 //! Elements that look at packets without being given them.
 
 use crate::graph::core::Core;
-use onefold_element::{InspectCx, Inspected, StateStore};
+use onefold_element::{BatchNeeds, InspectCx, Inspected, InspectedBatch, StateStore};
 
 impl Core {
     /// Does an element implement [`Element::inspect`]?
@@ -23,6 +23,28 @@ impl Core {
     pub fn hints(&self, node: u32) -> bool {
         let elem = self.nodes.get(node as usize).and_then(|n| n.elem.as_ref());
         elem.is_some_and(|e| e.hints())
+    }
+
+    /// [`Element::inspects_batches`].
+    ///
+    /// [`Element::inspects_batches`]: onefold_element::Element::inspects_batches
+    pub fn inspects_batches(&self, node: u32, store: &StateStore) -> Option<BatchNeeds> {
+        let elem = self.nodes.get(node as usize).and_then(|n| n.elem.as_ref());
+        elem.and_then(|e| e.inspects_batches(store))
+    }
+
+    /// [`Element::inspect_batch`]; an element that is at work already lets nothing pass.
+    ///
+    /// [`Element::inspect_batch`]: onefold_element::Element::inspect_batch
+    #[inline(always)]
+    pub fn inspect_batch(
+        &mut self,
+        node: u32,
+        b: &InspectedBatch<'_>,
+        cx: &mut InspectCx<'_>,
+    ) -> usize {
+        let elem = (self.nodes.get_mut(node as usize)).and_then(|n| n.elem.as_mut());
+        elem.map_or(0, |e| e.inspect_batch(b, cx).min(b.packets.len()))
     }
 
     /// [`Element::prefetch_flows`].

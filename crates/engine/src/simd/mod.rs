@@ -11,12 +11,14 @@ pub(crate) mod bits;
 pub(crate) mod dispatch;
 pub(crate) mod hash;
 pub(crate) mod intervals;
+pub(crate) mod sum;
 pub(crate) mod window_rewrite;
 pub(crate) mod word_tree;
 
 pub(crate) use crate::simd::any::Any;
 use crate::simd::hash::{MORE, Secrets};
 use crate::simd::intervals::IntervalEnds;
+use crate::simd::sum::SumBytes;
 use crate::simd::window_rewrite::Operands;
 use crate::simd::window_rewrite::WindowRewrite;
 
@@ -101,7 +103,7 @@ impl<const N: usize> At<N> {
 pub(crate) const ZERO_SUM_WORDS: [usize; 3] = [4, 6, 7];
 
 /// An instruction set.
-pub(crate) trait Wide: Copy {
+pub(crate) trait Wide: SumBytes {
     /// 64 bytes in registers.
     type V: Copy;
     fn load(self, w: &[u8; WINDOW]) -> Self::V;

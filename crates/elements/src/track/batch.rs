@@ -1,0 +1,238 @@
+//! Packets of established connections, many at a time.
+//!
+//! Where the record of each packet's connection is has been kept with its flow. It is asked whether all of them leave
+//! their connections as they are, but for how long these stay and what is remembered of their numbers; then that is
+//! done. Whether a packet does does not depend on the packets of the run in front of it: what is done to a connection
+//! for one of them ends no connection and changes no state. So questions may be asked of all first, without a branch on
+//! what differs from packet to packet (TCP or UDP, which end is the first one), and what is done for TCP and for UDP,
+//! which share no connection, in two loops.
+
+use super::class::ConnClass;
+use super::headers::{TCP, UDP};
+use super::table::{ASSURED, ConnTable, FLIPPED, Record, SEEN_REPLY, USED};
+use super::tcp::Segment;
+use onefold_element::{Inspected, InspectedBatch};
+use onefold_packet::wire::{ipv4, ipv6};
+use onefold_table::prefetch;
+
+/// Packets that are looked at together, at most: as many as a word has bits.
+const MOST: usize = 64;
+
+/// Which packets of established connections leave at the first output: a bit each, by direction and by whether their
+/// connection is assured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Lets(u8);
+
+impl Lets {
+    /// Those of these classes.
+    pub fn of(first: impl Fn(ConnClass) -> bool) -> Lets {
+        let mut lets = 0;
+        for reply in [false, true] {
+            for assured in [false, true] {
+                let is = first(ConnClass::established(reply, assured));
+                lets |= u8::from(is) << Lets::bit(reply, assured);
+            }
+        }
+        Lets(lets)
+    }
+    #[inline(always)]
+    fn bit(reply: bool, assured: bool) -> u32 {
+        u32::from(reply) | u32::from(assured) << 1
+    }
+    #[inline(always)]
+    fn has(self, reply: bool, assured: bool) -> bool {
+        self.0 >> Lets::bit(reply, assured) & 1 != 0
+    }
+}
+
+/// Of a packet's bytes what is asked first.
+struct Usual<'a> {
+    /// It is of the record's key: from the first end to the second, and the other way.
+    ways: (bool, bool),
+    /// Behind the IP header; of UDP there may be less than that in the packet.
+    upper: &'a [u8; 20],
+    /// Bytes behind the IP header, as that says.
+    len: usize,
+    is_tcp: bool,
+    /// Its [checksum](InspectedBatch::right), if those count.
+    right: bool,
+}
+
+/// The first ones, and zeros where there are none.
+#[cold]
+fn few<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    std::array::from_fn(|i| bytes.get(i).copied().unwrap_or(0))
+}
+
+impl ConnTable {
+    /// [`ConnTable::refresh`] of packets one behind the other, each with the hint that was given for its flow: how many
+    /// of them have been, from the first one on. Nothing has happened for the others. Hints stay as they are.
+    pub fn refresh_batch(&mut self, b: &InspectedBatch<'_>, now: u64, lets: Lets) -> usize {
+        // elements behind want to know of every packet which one it is
+        if self.settings.translates || self.settings.marks {
+            return 0;
+        }
+        let n = b.packets.len().min(b.hints.len()).min(MOST);
+        let right = match (self.settings.checksum, b.right) {
+            (false, _) => u64::MAX,
+            (true, Some(right)) => right,
+            (true, None) => return 0,
+        };
+        let (run, hints) = (&b.packets[..n], &b.hints[..n]);
+        for hint in hints {
+            if let Some(r) = self.records.get(hint.wrapping_sub(1) as usize) {
+                prefetch(r);
+            }
+        }
+        // a bit for each packet: those of TCP, and those that go against their connection's direction
+        let (mut tcp, mut replies, mut n) = (0u64, 0u64, 0);
+        for (i, (p, hint)) in run.iter().zip(hints).enumerate() {
+            let right = right >> i & 1 != 0;
+            let Some(reply) = self.stays_as_it_is(p, (*hint, right), now, lets) else {
+                break;
+            };
+            tcp |= u64::from(p.protocol == TCP) << i;
+            replies |= u64::from(reply) << i;
+            n += 1;
+        }
+        self.go_on(run, hints, now, (tcp, replies, n));
+        n
+    }
+
+    /// A packet is of the connection that its hint says, and leaves it as it is: whether it is a reply.
+    #[inline(always)]
+    fn stays_as_it_is(
+        &self,
+        p: &Inspected<'_>,
+        (hint, right): (u32, bool),
+        now: u64,
+        lets: Lets,
+    ) -> Option<bool> {
+        let r = self.records.get(hint.wrapping_sub(1) as usize)?;
+        let is_tcp = p.protocol == TCP;
+        if p.header != ipv4::LEN || !(is_tcp | (p.protocol == UDP)) {
+            return stays_v6(r, p, right, now, lets);
+        }
+        let short;
+        let h: &[u8; 40] = match p.net.first_chunk() {
+            Some(h) => h,
+            None => {
+                short = few(p.net);
+                &short
+            }
+        };
+        let (ip, upper) = h.split_first_chunk::<20>()?;
+        let (_, ends) = h.split_first_chunk::<12>()?;
+        let len = p.total.checked_sub(ipv4::LEN)?;
+        if usize::from(u16::from_be_bytes([ip[2], ip[3]])) != p.total {
+            return None;
+        }
+        let u = Usual {
+            ways: r.key.ways_v4(ends.first_chunk()?, p.protocol),
+            upper: upper.first_chunk()?,
+            len,
+            is_tcp,
+            right,
+        };
+        u.stays(r, now, lets)
+    }
+
+    /// What the first `n` of these packets do to their connections.
+    #[inline(always)]
+    fn go_on(
+        &mut self,
+        run: &[Inspected<'_>],
+        hints: &[u32],
+        now: u64,
+        (tcp, replies, n): (u64, u64, usize),
+    ) {
+        let all = match n {
+            0 => return,
+            n => u64::MAX >> (MOST - n),
+        };
+        let (records, settings) = (&mut self.records, &self.settings);
+        let mut left = tcp;
+        // Bounds: a bit less each time, here and below
+        while left != 0 {
+            let i = left.trailing_zeros() as usize % MOST;
+            left &= left - 1;
+            let (Some(p), Some(hint)) = (run.get(i), hints.get(i)) else {
+                break;
+            };
+            let upper = p.net.get(p.header..).and_then(|u| u.first_chunk());
+            if let (Some(r), Some(h)) = (records.get_mut(hint.wrapping_sub(1) as usize), upper) {
+                let s = Segment::of_ack(h, p.total - p.header);
+                let ms = r.machine.go_on(&s, replies >> i & 1 != 0, settings);
+                r.expires = now.saturating_add(ms);
+            }
+        }
+        let mut left = all & !tcp;
+        while left != 0 {
+            let i = left.trailing_zeros() as usize % MOST;
+            left &= left - 1;
+            let Some(hint) = hints.get(i) else { break };
+            if let Some(r) = records.get_mut(hint.wrapping_sub(1) as usize) {
+                let ms = match r.status & ASSURED {
+                    0 => settings.udp,
+                    _ => settings.udp_stream,
+                };
+                r.expires = now.saturating_add(ms);
+            }
+        }
+        self.count_established(n as u64);
+    }
+}
+
+impl Usual<'_> {
+    /// Its connection is this one, and stays as it is: whether it is a reply.
+    #[inline(always)]
+    fn stays(&self, r: &Record, now: u64, lets: Lets) -> Option<bool> {
+        let (there, back) = self.ways;
+        let reply = (r.status & FLIPPED != 0) != back;
+        let assured = r.status & ASSURED != 0;
+        // of both ways at once is what goes from an end to itself
+        let known = (there != back)
+            & (r.status & (USED | SEEN_REPLY) == USED | SEEN_REPLY)
+            & (now < r.expires)
+            & lets.has(reply, assured);
+        let [.., l0, l1, s0, s1] = *self.upper.first_chunk::<8>()?;
+        let length = usize::from(u16::from_be_bytes([l0, l1]));
+        let goes_on = assured & r.machine.is_established() & Segment::is_ack(self.upper, self.len);
+        let streams = (length >= 8) & (length <= self.len) & ((now > r.stream()) == assured);
+        // UDP may come without a checksum
+        let right = self.right | (!self.is_tcp & (s0 | s1 == 0));
+        let same = (self.is_tcp & goes_on) | (!self.is_tcp & streams);
+        (known & right & same).then_some(reply)
+    }
+}
+
+/// [`ConnTable::stays_as_it_is`] of packets of IPv6, and of other protocols.
+#[inline(never)]
+fn stays_v6(r: &Record, p: &Inspected<'_>, right: bool, now: u64, lets: Lets) -> Option<bool> {
+    let is_tcp = p.protocol == TCP;
+    let (ip, upper) = p.net.split_first_chunk::<40>()?;
+    let len = p.total.checked_sub(ipv6::LEN)?;
+    let (src, rest) = ip.split_at(8).1.split_first_chunk::<16>()?;
+    let ports = *upper.first_chunk::<4>()?;
+    let payload = usize::from(u16::from_be_bytes([ip[4], ip[5]]));
+    let known = is_tcp || p.protocol == UDP;
+    if ip[0] >> 4 != 6 || payload != len || p.header != ipv6::LEN || !known {
+        return None;
+    }
+    let short;
+    let upper = match upper.first_chunk() {
+        Some(upper) => upper,
+        None => {
+            short = few(upper);
+            &short
+        }
+    };
+    let u = Usual {
+        ways: r.key.ways_v6(src, rest.first_chunk()?, ports, p.protocol),
+        upper,
+        len,
+        is_tcp,
+        right,
+    };
+    u.stays(r, now, lets)
+}
