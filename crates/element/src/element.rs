@@ -370,8 +370,8 @@ pub trait Element: ElementClone + Send + 'static {
     /// Packets of flows with these hints will be inspected soon: their memory may be asked for.
     fn prefetch_flows(&self, hints: &[u32], store: &StateStore) {}
 
-    /// Does this element implement [`Element::inspect_batch`], and what does it need for it? Asked when a way of packets
-    /// has been found; it must have [hints](Element::hints).
+    /// Does this element implement [`Element::inspect_batch`], and what does it need for it? Asked when a way of
+    /// packets has been found; it must have [hints](Element::hints).
     fn inspects_batches(&self, store: &StateStore) -> Option<BatchNeeds> {
         None
     }

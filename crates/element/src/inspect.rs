@@ -79,8 +79,8 @@ pub struct InspectedBatch<'a> {
     pub packets: &'a [Inspected<'a>],
     /// As many: each packet's, as in [`InspectCx::hint`].
     pub hints: &'a [u32],
-    /// Whose upper-layer checksum is right, as TCP and UDP have it: a bit each, the first packet's the lowest. `None` if
-    /// the element has not [asked](BatchNeeds::checksums) for it.
+    /// Whose upper-layer checksum is right, as TCP and UDP have it: a bit each, the first packet's the lowest. `None`
+    /// if the element has not [asked](BatchNeeds::checksums) for it.
     pub right: Option<u64>,
 }
 

@@ -1,5 +1,5 @@
-//! A list of as many items as a group has packets, at most, on the stack. To clear an array first, as safe code would have
-//! to, took as long for a group as half of what is done for its packets' headers.
+//! A list of as many items as a group has packets, at most, on the stack. To clear an array first, as safe code would
+//! have to, took as long for a group as half of what is done for its packets' headers.
 #![allow(unsafe_code)]
 
 use crate::simd::GROUP;

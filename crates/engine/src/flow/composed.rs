@@ -8,9 +8,10 @@
 //! What follows from what is told by [`follows`]; [`crate::flow::walk`] finds ways that may be composed, and takes
 //! packets along them.
 
+use crate::flow::batch_way::BatchWay;
 use crate::flow::fused_way::{FusedWays, WholeWay};
 use crate::flow::in_place_way::{HINTS, InPlace, NOBODY};
-use crate::flow::inspect_batch::BatchWay;
+
 use crate::flow::interval_table::Bounds;
 use crate::flow::masked_match::MaskedMatch;
 use crate::flow::origin::{Origin, Origins};

@@ -98,67 +98,6 @@ struct Run {
     trimmed: u64,
 }
 
-/// A way that packets go together: what is asked of it for each packet.
-#[derive(Debug, Clone, Copy)]
-#[repr(C, align(16))]
-pub(crate) struct BatchWay {
-    /// Its number; [`NO_WAY`] if there is none.
-    way: u32,
-    /// The element that inspects.
-    node: u16,
-    /// Where the IP header is.
-    l3: u16,
-    /// Where the packet begins that the element would be given.
-    start: i16,
-    header: u8,
-    protocol: u8,
-    /// Which of an entry's hints is the element's.
-    hint: u8,
-    /// Packets end where their IP headers say.
-    trims: bool,
-    /// They do so before the element would be given them.
-    sees_trimmed: bool,
-    /// The element needs [checksums](InspectedBatch::right).
-    checksums: bool,
-}
-
-const NO_WAY: u32 = u32::MAX;
-
-impl BatchWay {
-    pub const NONE: BatchWay = BatchWay {
-        way: NO_WAY,
-        node: 0,
-        l3: 0,
-        start: 0,
-        header: 0,
-        protocol: 0,
-        hint: 0,
-        trims: false,
-        sees_trimmed: false,
-        checksums: false,
-    };
-    #[inline(always)]
-    pub fn is_one(&self) -> bool {
-        self.way != NO_WAY
-    }
-    /// The way with this number, whose element needs these.
-    pub fn of(way: u32, f: &Fused, needs: BatchNeeds) -> BatchWay {
-        let a = &f.asked[0];
-        BatchWay {
-            way,
-            node: a.node,
-            l3: f.l3,
-            start: a.start,
-            header: a.header,
-            protocol: a.protocol,
-            hint: a.hint,
-            trims: f.trims,
-            sees_trimmed: f.trimmed == 0,
-            checksums: needs.checksums,
-        }
-    }
-}
-
 /// A packet that is handed over.
 struct BatchItem<'a> {
     way: u32,
@@ -204,8 +143,8 @@ impl FlowRunner {
         at - from
     }
 
-    /// [`FlowRunner::inspect_batch`] of those that are one element's, up to the first one that is not: how many went, and
-    /// how many have been handed over.
+    /// [`FlowRunner::inspect_batch`] of those that are one element's, up to the first one that is not: how many went,
+    /// and how many have been handed over.
     #[inline(always)]
     fn inspect_run(
         &mut self,
@@ -407,8 +346,8 @@ impl FlowRunner {
     }
 }
 
-/// [`InspectedBatch::right`] of a packet whose IP header begins at `l3`, has so many bytes, and says that so many follow
-/// from its beginning on.
+/// [`InspectedBatch::right`] of a packet whose IP header begins at `l3`, has so many bytes, and says that so many
+/// follow from its beginning on.
 #[inline(always)]
 fn is_right(
     wide: impl Wide,

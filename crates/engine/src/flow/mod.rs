@@ -29,6 +29,7 @@ pub(crate) mod batch;
 pub(crate) mod batch_drain;
 pub(crate) mod batch_list;
 pub(crate) mod batch_meta;
+pub(crate) mod batch_way;
 pub(crate) mod bit_range;
 pub(crate) mod bucket;
 pub(crate) mod compose;
