@@ -138,19 +138,22 @@ fn firewall_rule_files() {
         load_in(&dir, &chain(&f, 2))
     };
     let e = file("*filter\n:FORWARD DROP [0:0]\n-A FORWARD -m conntrack --ctstate FOO -j ACCEPT\n-A FORWARD -p tcp --dport x -j DROP\n", "").unwrap_err().join("\n");
-    assert!(e.contains("/r:3:1: error: connection state 'FOO'"), "{e}");
-    assert!(e.contains("/r:4:1: error: port 'x'"), "{e}");
+    assert!(e.contains("/r:3:35: error: connection state 'FOO'"), "{e}");
+    assert!(
+        e.contains("/r:4:27: error: `x` is no port or service"),
+        "{e}"
+    );
     let e = file("@1.2.3.4/33 0.0.0.0/0 0 : 1 0 : 1 0x06/0xFF\nx\n", "")
         .unwrap_err()
         .join("\n");
     assert!(
-        e.contains("/r:1:1: error: expected a prefix")
+        e.contains("/r:1:2: error: expected a prefix")
             && e.contains("/r:2:1: error: a ClassBench rule"),
         "{e}"
     );
     let e = file("{\"nftables\": [\n{\"chain\": {\"family\": \"ip\", \"table\": \"t\", \"name\": \"c\", \"type\": \"filter\", \"hook\": \"forward\"}},\n{\"rule\": {\"family\": \"ip\", \"table\": \"t\", \"chain\": \"c\", \"expr\": [{\"limit\": {}}]}}]}", "").unwrap_err().join("\n");
     assert!(
-        e.contains("/r:3:1: error: statement 'limit' by name is not supported"),
+        e.contains("/r:3:66: error: statement 'limit' by name is not supported"),
         "{e}"
     );
     // every kind of test that the importers write is one that the element understands, and means what it should

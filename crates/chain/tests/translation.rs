@@ -199,7 +199,7 @@ fn what_is_missing_is_told() {
         RULES.replace(":PREROUTING ACCEPT [0:0]\nCOMMIT\n*nat", &with)
     };
     let e = told(&raw("-p tcp -j CT --helper ftp"), CHAIN);
-    assert!(e.contains("/r:3:1: error: target 'CT'"), "{e}");
+    assert!(e.contains("/r:3:25: error: target 'CT'"), "{e}");
     assert!(load("told", &raw("-p tcp -j ACCEPT"), CHAIN).is_ok());
 }
 

@@ -219,6 +219,8 @@ fn another_chain_is_dropped_by_its_own_program() {
     let socket = folder.join("edge.sock").display().to_string();
     let rules = format!("rules={}", file.display());
     let mut args = vec!["isp-edge", "--set", &rules, "--control", &socket];
+    // only what is proved is offloaded, and proofs take their time in a debug build beside other tests
+    args.extend(["--verify-time", "300"]);
     args.extend([
         "--port",
         "lan=xdp:oa",

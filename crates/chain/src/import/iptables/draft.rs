@@ -7,7 +7,7 @@ use crate::import::chains::{InterfaceTest, Target};
 use crate::import::mark::{Change, MarkOf};
 use crate::import::own::{AddressKind, OwnTest};
 use crate::import::terms::Family;
-use onefold_click::suggest::did_you_mean;
+use onefold_click::suggest::{did_you_mean, near_misses};
 use onefold_elements::connection::ConnTest;
 
 /// A rule while its options are read.
@@ -223,6 +223,20 @@ pub(super) fn meant(text: String, name: &str, known: &[&str]) -> String {
     match did_you_mean(name, known.iter().copied()) {
         Some(hint) => format!("{text}; {hint}"),
         None => text,
+    }
+}
+
+/// [`meant`], of options: dashes, which all of them have, do not make them alike.
+pub(super) fn meant_option(text: String, name: &str, known: &[&str]) -> String {
+    let bare = name.trim_start_matches('-');
+    let near = near_misses(bare, known.iter().map(|k| k.trim_start_matches('-')));
+    let whole = |bare: &&str| (known.iter()).find(|k| k.trim_start_matches('-') == *bare);
+    let near: Vec<String> = (near.iter().filter_map(whole))
+        .map(|k| format!("'{k}'"))
+        .collect();
+    match near.is_empty() {
+        true => text,
+        false => format!("{text}; did you mean {}?", near.join(" or ")),
     }
 }
 

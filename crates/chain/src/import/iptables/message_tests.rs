@@ -23,7 +23,7 @@ fn messages_begin_with_what_is_wrong() {
         ),
         (
             "-p tcp --dprot 80 -j DROP",
-            "option '--dprot' is not supported; did you mean '--dport'?",
+            "option '--dprot' is not supported; did you mean '--dport' or '--dports'?",
         ),
         (
             "-m state --state ESTABLISHD -j DROP",
@@ -39,7 +39,7 @@ fn messages_begin_with_what_is_wrong() {
         ),
         (
             "-p icmp --icmp-type echo-reqest -j DROP",
-            "`echo-reqest` is no ICMP type; did you mean 'echo-request'?",
+            "`echo-reqest` is no ICMP type; did you mean 'echo-request' or 'info-request'?",
         ),
         (
             "-p tcp -j ACEPT",

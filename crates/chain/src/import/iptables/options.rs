@@ -1,7 +1,7 @@
 //! The options of a rule, as `iptables(8)` and `iptables-extensions(8)` describe them, as expressions of IPFilter.
 
 use super::changes;
-use super::draft::{Draft, meant};
+use super::draft::{Draft, meant_option};
 use super::{Errors, Raw};
 use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, Property, Target};
 use crate::import::mark::MarkOf;
@@ -286,7 +286,13 @@ impl Rules<'_> {
                     None => return Ok(None),
                 }
             }
-            _ => return Err(meant(format!("option '{w}' is not supported"), w, OPTIONS)),
+            _ => {
+                return Err(meant_option(
+                    format!("option '{w}' is not supported"),
+                    w,
+                    OPTIONS,
+                ));
+            }
         }))
     }
 

@@ -114,11 +114,17 @@ fn truth(rs: &Ruleset, at: At, space: &[(Packet, Comes)], whole: &[(Option<At>, 
         written |= by.is_some();
     }
     // a last rule that says what happens where no rule fits is no finding
-    let everything = |c: Comes| {
-        let of = |all: &[(Packet, Comes)]| all.iter().filter(|x| x.1 == c).count();
-        matches!(of(&mine), n if n == 0 || n == of(space))
+    let last = !decided.is_empty() && !changes && !written && {
+        let by = |all: &[(Packet, Comes)]| {
+            all.iter().fold(BTreeMap::new(), |mut n, (_, c)| {
+                *n.entry((c.down, c.state)).or_insert(0) += 1;
+                n
+            })
+        };
+        let (mine, all) = (by(&mine), by(space));
+        let everything = |(c, n)| mine.get(c).is_none_or(|m| m == n);
+        all.iter().all(everything)
     };
-    let last = !written && space.iter().all(|x| everything(x.1));
     let kind = match (mine.is_empty(), decided.is_empty()) {
         (true, _) => Some("never-matches"),
         (_, true) if !before(true) => Some("contradictory"),
@@ -127,7 +133,6 @@ fn truth(rs: &Ruleset, at: At, space: &[(Packet, Comes)], whole: &[(Option<At>, 
         (_, false) if !changes => Some("redundant"),
         _ => None,
     };
-    let last = last && !decided.is_empty() && !changes;
     Truth {
         kind,
         or: last.then_some("nothing"),
