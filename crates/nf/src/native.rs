@@ -306,7 +306,7 @@ impl Native {
                 offset: usize::from(a.descriptor.offset),
                 len: a.descriptor.len as usize,
                 port,
-                time: a.descriptor.time,
+                time: a.descriptor.came(),
                 tag: a.descriptor.tag,
                 flags: a.descriptor.flags,
                 frame: a.frame,

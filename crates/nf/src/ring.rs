@@ -51,13 +51,22 @@ pub struct Descriptor {
     pub tag: u32,
     /// When it arrived, nanoseconds since 1970.
     pub time: i64,
-    /// For who uses the ring.
-    pub cookie: u64,
+    /// When it came into the chain, where that is another time, in the same unit; 0: it is not.
+    pub came: u64,
 }
 
 impl Descriptor {
     /// The packet goes on in the next descriptor's slot.
     pub const MORE: u16 = 1;
+
+    /// When the packet came into the chain, as far as who sent it knows, nanoseconds since 1970.
+    #[inline]
+    pub fn came(&self) -> i64 {
+        match self.came {
+            0 => self.time,
+            came => came as i64,
+        }
+    }
 
     /// As it is written.
     #[inline]
@@ -66,12 +75,12 @@ impl Descriptor {
             u64::from(self.slot) | u64::from(self.len) << 32,
             u64::from(self.offset) | u64::from(self.flags) << 16 | u64::from(self.tag) << 32,
             self.time as u64,
-            self.cookie,
+            self.came,
         ]
     }
 
     #[inline]
-    fn of_words([a, b, time, cookie]: [u64; WORDS]) -> Descriptor {
+    fn of_words([a, b, time, came]: [u64; WORDS]) -> Descriptor {
         Descriptor {
             slot: a as u32,
             len: (a >> 32) as u32,
@@ -79,7 +88,7 @@ impl Descriptor {
             flags: (b >> 16) as u16,
             tag: (b >> 32) as u32,
             time: time as i64,
-            cookie,
+            came,
         }
     }
 }

@@ -117,7 +117,7 @@ fn packet(n: u32) -> Descriptor {
         flags: 0,
         tag: !n,
         time: -i64::from(n),
-        cookie: u64::from(n) << 40,
+        came: u64::from(n) << 40,
     }
 }
 

@@ -32,7 +32,7 @@ fn packet(seat: &mut Seat, number: u32) -> Option<Descriptor> {
     frame[64..68].copy_from_slice(&number.to_ne_bytes());
     let d = seat.describe(frame, 64, 4)?;
     Some(Descriptor {
-        cookie: u64::from(number),
+        came: u64::from(number),
         ..d
     })
 }
@@ -50,7 +50,7 @@ fn pass_on(seat: &mut Seat, arrived: &mut Vec<Arrived>, output: usize) {
         seat.queue(
             output,
             Descriptor {
-                cookie: d.cookie,
+                came: d.came,
                 ..at.unwrap()
             },
         );
@@ -117,7 +117,7 @@ proptest! {
                     launcher.receive(0, &mut arrived, n).unwrap();
                     for a in arrived.drain(..) {
                         prop_assert_eq!(Some(number(&a)), expected.pop_front());
-                        prop_assert_eq!(a.descriptor.cookie as u32, number(&a));
+                        prop_assert_eq!(a.descriptor.came as u32, number(&a));
                     }
                     launcher.release();
                     launcher.take_returns();

@@ -17,10 +17,20 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The real time, in a form that never goes back: wall time of the moment of [`Clock::start`], and a monotone clock
 /// from then on. Corrections of the wall clock while it runs are not followed.
+///
+/// Processes of one chain have one clock: [`Clock::parts`] of who started it are for [`Clock::of`] in others.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
-    origin: Instant,
+    /// The monotone clock of all processes (`CLOCK_MONOTONIC`) at the start.
+    begun: Duration,
     wall: Timestamp,
+}
+
+/// `CLOCK_MONOTONIC`, which a process reads without a system call.
+fn monotonic() -> Duration {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
+    // it can be read wherever this is built for
+    now.map_or(Duration::ZERO, Duration::from)
 }
 
 impl Clock {
@@ -29,8 +39,22 @@ impl Clock {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH);
         let nanos = wall.map_or(0, |d| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX));
         Clock {
-            origin: Instant::now(),
+            begun: monotonic(),
             wall: Timestamp(nanos),
+        }
+    }
+
+    /// Wall time and the monotone clock when it was started, ns.
+    pub fn parts(&self) -> (i64, u64) {
+        let begun = u64::try_from(self.begun.as_nanos());
+        (self.wall.0, begun.unwrap_or(u64::MAX))
+    }
+
+    /// The clock of another process of this machine, by its parts.
+    pub fn of((wall, begun): (i64, u64)) -> Clock {
+        Clock {
+            begun: Duration::from_nanos(begun),
+            wall: Timestamp(wall),
         }
     }
 
@@ -42,13 +66,13 @@ impl Clock {
     /// Time now.
     #[inline]
     pub fn now(&self) -> Timestamp {
-        let passed = i64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(i64::MAX);
+        let passed = i64::try_from(self.elapsed().as_nanos()).unwrap_or(i64::MAX);
         Timestamp(self.wall.0.saturating_add(passed))
     }
 
     /// Time since it was started.
     pub fn elapsed(&self) -> Duration {
-        self.origin.elapsed()
+        monotonic().saturating_sub(self.begun)
     }
 }
 

@@ -181,3 +181,27 @@ fn merged_chains_tell_latency_too() {
         assert!(v["ports"]["lan"]["latency"].is_null(), "{run}: {v}");
     }
 }
+
+/// Packets that have waited in the first of two processes are as old behind the second as they are.
+#[test]
+fn waits_in_other_processes_are_part_of_the_latency() {
+    let _alone = alone();
+    let dir = temp("scheduling-waits");
+    line(&dir, "burners.yaml", &["--cycles 1"], "");
+    // 6,000 packets a second come, 4,000 leave: those after 0.3 s have waited for 150 ms
+    let text = "functions:\n  a:\n    run: process\n    click:\n      config: |\n        FromDevice(0) -> Queue(2000) \
+                -> RatedUnqueue(4000) -> ToDevice(1);\n        FromDevice(1) -> Discard;\n  \
+                b: { run: process, monitor: {} }\nlinks: [ 'a[1] <-> [0]b' ]\nports:\n  lan: a[0]\n  wan: b[1]\n";
+    std::fs::write(dir.join("chain.yaml"), text).unwrap();
+    let more = ["--duration", "0.5", "--quiet", "--control", "off"];
+    let ports = [
+        "--port",
+        "lan=memory:in.pcap,rate=6k",
+        "--port",
+        "wan=memory:",
+    ];
+    let args = [&["run", "chain.yaml"][..], &ports, &more].concat();
+    let v = common::json(&dir, 0, &args);
+    let latency = &v["ports"]["wan"]["latency"];
+    assert!(latency["p90"].as_u64() > Some(50_000_000), "{v}");
+}

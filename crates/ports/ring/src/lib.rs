@@ -54,6 +54,9 @@ pub struct Packets {
     classes: Vec<u32>,
     /// Slots that this process may have at a time; what arrives when it has more is copied.
     quota: usize,
+    /// By slot that this process has: when its packet came into the chain, nanoseconds since 1970; 0: nobody says. What
+    /// takes packets in may give them another time stamp, as the clock of a function that waits goes on.
+    came: Vec<i64>,
     counts: Counts,
     /// Where packets of inputs go: those of the input that some came from last are sent before others come.
     ways: Ways,
@@ -66,6 +69,7 @@ impl Packets {
     pub fn new(seat: Seat, lossless: bool, quota: usize) -> Packets {
         let (inputs, outputs) = seat.ends();
         Packets {
+            came: vec![0; seat.region().shape().slots as usize],
             seat,
             arrived: Vec::new(),
             pieces: vec![Vec::new(); inputs],
@@ -120,6 +124,9 @@ impl Packets {
         let copies = self.seat.held() > self.quota;
         for a in self.arrived.drain(..) {
             let d = a.descriptor;
+            if let Some(came) = self.came.get_mut(d.slot as usize) {
+                *came = d.came();
+            }
             let (from, len) = (usize::from(d.offset), d.len as usize);
             let pieces = self.pieces.get_mut(input);
             if let Some(pieces) =
@@ -206,7 +213,10 @@ impl Packets {
             if class != NO_CLASS {
                 self.seat.classify(d.slot, class);
             }
-            self.seat.queue(output, place(d, first, 0));
+            let came = self.came.get(d.slot as usize).copied().unwrap_or_default();
+            let came = came as u64;
+            self.seat
+                .queue(output, place(Descriptor { came: came, ..d }, first, 0));
             self.counts.sent += 1;
             return true;
         }
@@ -311,6 +321,16 @@ impl Packets {
         }
     }
 
+    /// When a packet that was received came into the chain: at the time stamp that it had in the first ring that it was
+    /// in. One that had to be copied is as old as its own time stamp.
+    #[inline]
+    pub fn came(&self, p: &Packet) -> Timestamp {
+        let slot = p.frame().number().filter(|_| self.seat.owns(p.frame()));
+        let came = slot.and_then(|n| self.came.get(n as usize));
+        came.filter(|came| **came != 0)
+            .map_or(p.anno.timestamp, |came| Timestamp(*came))
+    }
+
     /// Handles to be refilled, `n` of them, each with a slot as far as there are any: what is received into them lies
     /// in shared memory already.
     pub fn handles(&mut self, free: &mut Vec<Pkt>, n: usize) {
@@ -322,6 +342,8 @@ impl Packets {
             if !self.seat.owns(p.frame())
                 && let Some(frame) = self.seat.take_slot()
             {
+                let slot = frame.number().and_then(|n| self.came.get_mut(n as usize));
+                slot.into_iter().for_each(|came| *came = 0);
                 p.attach(frame, HEADROOM..HEADROOM);
             }
         }

@@ -15,6 +15,8 @@ pub struct Hello {
     pub plan: String,
     /// When the chain's clock begins, nanoseconds since 1970.
     pub start: i64,
+    /// The launcher's clock ([`onefold_runtime::Clock::parts`]).
+    pub clock: (i64, u64),
     /// Packets arrive in real time.
     pub live: bool,
     /// How often it looks again before it sleeps, at most; 0: it sleeps at once.

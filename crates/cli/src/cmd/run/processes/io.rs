@@ -1,6 +1,6 @@
 //! A port of the chain, as the launcher has it: what is behind it, and its rings.
 
-use onefold_packet::{Pkt, Timestamp};
+use onefold_packet::{Packet, Pkt, Timestamp};
 use onefold_runtime::{Count, Histogram, Loss, Port};
 use serde_json::Value;
 
@@ -82,21 +82,23 @@ pub fn stamp(packets: &mut [Pkt], now: Timestamp) {
     }
 }
 
-/// These packets leave now: how long live ones were in the chain is added, by their time, or by what they say.
+/// These packets leave now: how long live ones were in the chain is added, by when they came as far as `came` knows, or
+/// by what they say.
 pub fn add_stayed(
     to: &mut Histogram,
     (live, stamped): (bool, bool),
     packets: &[Pkt],
+    came: impl Fn(&Packet) -> Timestamp,
     now: Timestamp,
 ) {
     for p in packets.iter().filter(|_| live) {
         let came = match stamped {
             true => p.data().last_chunk().map(|b| i64::from_ne_bytes(*b)),
-            false => Some(p.anno.timestamp.0),
+            false => Some(came(p).0),
         };
         let stayed = came.and_then(|c| u64::try_from(now.0.checked_sub(c)?).ok());
         // others' packets have something else there
-        if let Some(stayed) = stayed.filter(|s| !stamped || *s <= LONGEST_STAY) {
+        if let Some(stayed) = stayed.filter(|s| *s <= LONGEST_STAY) {
             to.record(stayed);
         }
     }
@@ -105,7 +107,6 @@ pub fn add_stayed(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onefold_packet::Packet;
     use onefold_runtime::{Keep, MemoryPort, PacedPort};
 
     /// A policy takes a chain as one way if nothing can come from its other end.
@@ -134,12 +135,12 @@ mod tests {
         // as one that no generator has made
         packets.push(Box::new(Packet::from_slice(&[7; 60])));
         let mut stayed = Histogram::default();
-        add_stayed(&mut stayed, (true, true), &packets, now);
+        add_stayed(&mut stayed, (true, true), &packets, |_| now, now);
         let all: Vec<(u64, u64)> = stayed.buckets().collect();
         assert!(all.len() == 1 && all[0].1 == 1, "{all:?}");
         assert!((100_000..150_000).contains(&all[0].0), "{all:?}");
         let mut none = Histogram::default();
-        add_stayed(&mut none, (false, true), &packets, now);
+        add_stayed(&mut none, (false, true), &packets, |_| now, now);
         assert!(none.told().is_none());
     }
 }

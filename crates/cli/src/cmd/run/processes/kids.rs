@@ -13,6 +13,7 @@ use onefold_nf::{
     Seat, State, reclaim,
 };
 use onefold_packet::Timestamp;
+use onefold_runtime::Clock;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -35,6 +36,8 @@ pub struct Launch {
     pub event: OwnedFd,
     pub plan: Plan,
     pub start: Timestamp,
+    /// The launcher's clock, which is that of all processes.
+    pub clock: Clock,
     pub live: bool,
     pub spins: u32,
     pub quiet: bool,
@@ -115,6 +118,7 @@ impl Kid {
                 name: segment.name.clone(),
                 plan: launch.plan.to_text(),
                 start: launch.start.0,
+                clock: launch.clock.parts(),
                 live: launch.live,
                 spins: launch.spins,
                 ports,

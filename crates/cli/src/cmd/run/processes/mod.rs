@@ -99,6 +99,7 @@ pub fn run(
         event: event.try_clone()?,
         plan: plan.clone(),
         start: start.unwrap_or(clock.origin()),
+        clock,
         live: in_real_time,
         spins,
         quiet: args.quiet,

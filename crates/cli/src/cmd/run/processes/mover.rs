@@ -266,7 +266,8 @@ impl Mover {
                     false => self.now,
                 };
                 let how = (self.live, io.stamped);
-                add_stayed(&mut io.stayed, how, &self.some, now);
+                let packets = &self.packets;
+                add_stayed(&mut io.stayed, how, &self.some, |p| packets.came(p), now);
                 look_at(&self.tap, &io.name, "out", &self.some, now);
                 if let Some(port) = &mut io.port {
                     port.transmit(&mut self.some, now)?;

@@ -99,6 +99,8 @@ struct Process {
     region: Arc<Region>,
     me: u32,
     live: bool,
+    /// Of all processes of the chain.
+    clock: Clock,
     /// What has waited for room for too long is given up.
     gives_up: bool,
     /// The program that it began with.
@@ -190,6 +192,7 @@ impl Process {
             packets,
             me: hello.me,
             live: hello.live,
+            clock: Clock::of(hello.clock),
             gives_up: hello.live && !hello.recorded,
             done: done.unwrap_or_default(),
             spins: Spins::new(hello.spins),
@@ -203,7 +206,7 @@ impl Process {
 
     /// Until it is told to stop.
     fn run(&mut self) -> Result<()> {
-        let clock = Clock::start();
+        let clock = self.clock;
         if self.live {
             self.worker.start(clock.now())?;
         }
