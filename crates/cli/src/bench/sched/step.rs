@@ -7,6 +7,8 @@ use std::path::Path;
 
 /// A share is what it is to be when it is no further away from it.
 const NEAR: f64 = 0.08;
+/// A share is that of so long at least, in seconds: several turns of functions that take turns by milliseconds.
+const WINDOW: f64 = 0.04;
 
 /// Processor time of each function up to some moment.
 #[derive(Debug, Clone)]
@@ -35,11 +37,12 @@ pub fn follows(steps: &[Step], looks: &[Look], seconds: f64) -> Option<f64> {
         let next = steps
             .get(i + 1)
             .map_or(begun + seconds, |s| begun + s.at * seconds);
-        let mut pairs = looks
-            .windows(2)
-            .filter(|w| w.iter().all(|l| l.at >= at && l.at <= next));
-        let near = pairs.find_map(|w| {
-            let [a, b] = w else { return None };
+        let behind: Vec<&Look> = (looks.iter())
+            .filter(|l| l.at >= at && l.at <= next)
+            .collect();
+        let near = behind.iter().enumerate().find_map(|(i, b)| {
+            // the last look that is so long ago
+            let a = (behind.get(..i)?.iter().rev()).find(|a| b.at - a.at >= WINDOW)?;
             let share = share(a, b, step.function)?;
             ((share - step.share).abs() <= NEAR).then_some(b.at)
         });

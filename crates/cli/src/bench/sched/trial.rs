@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// How long a run may take until it takes packets, or to end, or to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Looks while costs change.
-const LOOK_EVERY: Duration = Duration::from_millis(40);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Most looks of a trial.
 const MOST_LOOKS: usize = 100_000;
 
