@@ -593,5 +593,5 @@ fn checksums_that_come_to_zero_on_the_way() {
 /// All of the above with the instructions of other processors, in processes of their own: [`onefold_classify::vectors_limit`] is asked once.
 #[test]
 fn with_fewer_instructions() {
-    both::with_fewer_instructions();
+    both::with_fewer_instructions(module_path!());
 }

@@ -169,5 +169,5 @@ fn by_keys_of_both_lengths() {
 /// All of the above with the instructions of other processors, as in `flow.rs`.
 #[test]
 fn with_fewer_instructions() {
-    both::with_fewer_instructions();
+    both::with_fewer_instructions(module_path!());
 }

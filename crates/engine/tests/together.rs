@@ -97,5 +97,5 @@ fn some_of_which_are_not_plain() {
 /// All of the above with the instructions of other processors, as in `flow.rs`.
 #[test]
 fn with_fewer_instructions() {
-    both::with_fewer_instructions();
+    both::with_fewer_instructions(module_path!());
 }

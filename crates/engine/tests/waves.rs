@@ -462,5 +462,5 @@ fn where_handlers_are_called_nothing_goes_on() {
 
 #[test]
 fn with_fewer_instructions() {
-    both::with_fewer_instructions();
+    both::with_fewer_instructions(module_path!());
 }

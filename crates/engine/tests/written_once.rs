@@ -175,5 +175,5 @@ fn hints_end_with_a_monitor_that_is_cleared() {
 /// All of it with the instructions of other processors.
 #[test]
 fn with_fewer_instructions() {
-    fewer_instructions();
+    fewer_instructions(module_path!());
 }

@@ -76,18 +76,22 @@ impl Both {
     }
 }
 
-/// All tests of this program with the instructions of other processors, in processes of their own: [`onefold_classify::vectors_limit`] is asked once.
-pub fn with_fewer_instructions() {
+/// All tests of a module of this program (`flow::`) with the instructions of other processors, in processes of their
+/// own: [`onefold_classify::vectors_limit`] is asked once.
+pub fn with_fewer_instructions(module: &str) {
     // one of those processes, or somebody who wants it so
     if std::env::var_os("ONEFOLD_ISA").is_some() {
         return;
     }
+    let (_, module) = module.split_once("::").expect("a module of the program");
     for isa in ["avx2", "any"] {
         let out = std::process::Command::new(std::env::current_exe().unwrap())
+            .arg(format!("{module}::"))
             .env("ONEFOLD_ISA", isa)
             .output()
             .unwrap();
         let text = String::from_utf8_lossy(&out.stdout);
         assert!(out.status.success(), "ONEFOLD_ISA={isa}: {text}");
+        assert!(!text.contains("running 0 tests"), "{module}: {text}");
     }
 }
