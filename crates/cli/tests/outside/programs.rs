@@ -5,8 +5,9 @@ use crate::support::*;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// DPDK's testpmd between two functions, over sockets of this kind. (Its first statistics come at once only where the
-/// machine has been up for longer than their period, so that they do not say that it forwards.) It does not wait for its links (nine seconds: they are up when the chain takes packets), and says each line at once.
+/// DPDK's testpmd between two functions, over sockets of this kind. Its first statistics come at once only where the
+/// machine has been up for longer than their period, so that they do not say that it forwards. It does not wait for its
+/// links (nine seconds: they are up when the chain takes packets), and says each line at once.
 fn testpmd(kind: &str, device: &str) -> String {
     let vdev = |n: usize| {
         let socket = format!("/run/onefold-box/{n}.sock");

@@ -213,10 +213,9 @@ impl Packets {
             if class != NO_CLASS {
                 self.seat.classify(d.slot, class);
             }
-            let came = self.came.get(d.slot as usize).copied().unwrap_or_default();
-            let came = came as u64;
-            self.seat
-                .queue(output, place(Descriptor { came: came, ..d }, first, 0));
+            let came = self.came.get(d.slot as usize).copied().unwrap_or_default() as u64;
+            let d = Descriptor { came, ..d };
+            self.seat.queue(output, place(d, first, 0));
             self.counts.sent += 1;
             return true;
         }
