@@ -68,6 +68,7 @@ fn packets_are_as_old_as_when_they_came_in() {
         assert_eq!(ages, [came, came, came + 20]);
         drop(packets);
         for who in [&mut launcher, &mut first, &mut second] {
+            who.seat().release();
             who.seat().tidy();
         }
     }
