@@ -61,10 +61,10 @@ fn loss(v: &Value) -> f64 {
     v["loss"].as_f64().unwrap_or_else(|| panic!("no loss: {v}"))
 }
 
-/// Reloads the chain so often, and has two workers, one, and two again meanwhile.
-fn change(edge: &Edge, reloads: u64) {
+/// Reloads the chain by these numbers, and has two workers, one, and two again meanwhile.
+fn change(edge: &Edge, reloads: std::ops::Range<u64>) {
     let mut lost = losses(&edge.status());
-    for i in 0..reloads {
+    for i in reloads {
         let more = if i % 2 == 0 {
             "deny dst port 4444\n"
         } else {
@@ -109,10 +109,35 @@ fn losses(v: &Value) -> (u64, u64) {
     (crate::edge::lost(v).saturating_sub(inside), inside)
 }
 
-fn run(name: &str, size: &Size, controls: usize) {
-    let Some(net) = Net::new(&["g", "o"]) else {
-        return;
-    };
+/// What the generator says of a run with so many of the reloads, and what was lost at entries and inside meanwhile.
+fn changed(
+    edge: &Edge,
+    (rules, rate): (&str, &str),
+    size: &Size,
+    reloads: std::ops::Range<u64>,
+) -> (Value, (u64, u64)) {
+    let before = edge.status();
+    let c = generator(edge, rules, size, &["--rate", rate]);
+    let begun = Instant::now();
+    let opened =
+        number(&before, &["packets_in"]) + 2 * size.flows.parse::<u64>().expect("a number");
+    while number(&edge.status(), &["packets_in"]) < opened {
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "flows are not opened"
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // flows that are opened all at once are not of what is looked at
+    let open = losses(&edge.status());
+    change(edge, reloads);
+    let said = end(c);
+    let (entries, inside) = losses(&edge.status());
+    (said, (entries - open.0, inside - open.1))
+}
+
+/// The chain on two pairs of interfaces, with two workers.
+fn chain(net: Net, name: &str) -> (Edge, String) {
     net.pair(("g", "ga"), ("o", "oa"));
     net.pair(("g", "gb"), ("o", "ob"));
     let folder = common::temp(name);
@@ -128,6 +153,15 @@ fn run(name: &str, size: &Size, controls: usize) {
     ];
     let edge = Edge::of(net, folder, &[&args[..], &ports].concat(), "off");
     edge.json(&["scale", "2"]);
+    (edge, rules)
+}
+
+/// Runs without changes and runs with changes, in turn: what others do to the machine for a while is in both.
+fn run(name: &str, size: &Size, rounds: u64) {
+    let Some(net) = Net::new(&["g", "o"]) else {
+        return;
+    };
+    let (edge, rules) = chain(net, name);
     // a rate that is known from before may be given
     let most = match std::env::var("LOAD_RATE").ok() {
         Some(rate) => rate.parse().expect("LOAD_RATE: packets a second"),
@@ -135,42 +169,34 @@ fn run(name: &str, size: &Size, controls: usize) {
     };
     eprintln!("the highest rate is {most} packets a second");
     let rate = (most * 0.8).to_string();
-    let mut quiet = Vec::new();
-    for _ in 0..controls {
+    let (mut quiet, mut busy) = (Vec::new(), Vec::new());
+    let (mut entries, mut inside) = (0, 0);
+    for round in 0..rounds {
         let how = ["--rate", &rate, "--seconds", size.seconds];
         let v = report(generator(&edge, &rules, size, &how));
-        eprintln!("without changes: loss {:.6}", loss(&v));
-        quiet.push(v);
-    }
-    let before = edge.status();
-    let c = generator(&edge, &rules, size, &["--rate", &rate]);
-    // flows are open
-    let begun = Instant::now();
-    let opened =
-        number(&before, &["packets_in"]) + 2 * size.flows.parse::<u64>().expect("a number");
-    while number(&edge.status(), &["packets_in"]) < opened {
-        assert!(
-            begun.elapsed() < Duration::from_secs(60),
-            "flows are not opened"
+        let each = size.reloads / rounds;
+        let reloads = round * each..(round + 1) * each;
+        let (said, lost) = changed(&edge, (&rules, &rate), size, reloads);
+        eprintln!(
+            "loss without changes {:.6}, with changes {:.6}, {lost:?} at entries and inside",
+            loss(&v),
+            loss(&said)
         );
-        std::thread::sleep(Duration::from_millis(100));
+        (entries, inside) = (entries + lost.0, inside + lost.1);
+        quiet.push(v);
+        busy.push(said);
     }
-    // what the search has lost on purpose, and flows that are opened all at once, are not of what is looked at
-    let open = losses(&edge.status());
-    change(&edge, size.reloads);
-    let changed = end(c);
     let after = edge.status();
     let v = edge.onefold.stop();
-    let (entries, inside) = losses(&v);
-    let (entries, inside) = (entries - open.0, inside - open.1);
     let without: Vec<f64> = quiet.iter().map(loss).collect();
+    let of = |what: &str| busy.iter().map(|v| number(v, &[what])).sum::<u64>() as f64;
+    let with = of("lost") / of("sent").max(1.0);
     println!(
-        "soak: {} flows, {} reloads, {} moves of groups at {rate} packets a second: loss {:.6}, without changes \
-         {without:?}; lost at entries {entries}, inside {inside} (before, {open:?})",
+        "soak: {} flows, {} reloads, {} moves of groups at {rate} packets a second: loss {with:.6}, without changes \
+         {without:?}; lost at entries {entries}, inside {inside}",
         size.flows,
         number(&after, &["reloads"]),
         number(&v, &["scaling", "splits"]) + number(&v, &["scaling", "merges"]),
-        loss(&changed),
     );
     assert_eq!(number(&after, &["reloads"]), size.reloads);
     // inside nothing is lost, no packet is at a wrong worker, and no flow has lost its binding
@@ -182,15 +208,12 @@ fn run(name: &str, size: &Size, controls: usize) {
     assert!(unknown.is_empty(), "{unknown:?}");
     assert_eq!(inside, 0, "{:?}", v["dispatch"]);
     let most = without.iter().copied().fold(0.0, f64::max);
-    assert!(loss(&changed) <= most, "{} of {without:?}", loss(&changed));
+    assert!(with <= most, "{with} of {without:?}");
     // the kernel may change the order where a thread goes from core to core
-    let order = |v: &Value| number(v, &["reordered_in_flows"]);
-    let most = quiet.iter().map(order).max().unwrap_or(0);
-    assert!(
-        order(&changed) <= most,
-        "{} of {most}: {changed}",
-        order(&changed)
-    );
+    let order = |v: &Value| number(v, &["reordered_in_flows"]) as f64 / number(v, &["sent"]) as f64;
+    let most = quiet.iter().map(order).fold(0.0, f64::max);
+    let with = of("reordered_in_flows") / of("sent").max(1.0);
+    assert!(with <= most, "{with} of {most} out of order");
 }
 
 #[test]
