@@ -199,6 +199,24 @@ impl MemoryPort {
         (self.next, self.read) = (0, 0);
     }
 
+    /// Passes over the next frames to arrive, so many, from the first one again behind the last: their bytes.
+    /// Bound: a step for each.
+    pub fn skip(&mut self, frames: u64) -> u64 {
+        let mut bytes = 0;
+        for _ in 0..frames {
+            let Some(s) = self.arriving.spans.get(self.next) else {
+                break;
+            };
+            bytes += u64::from(s.len);
+            self.read += u64::from(s.len);
+            self.next += 1;
+            if self.next == self.len() {
+                self.rewind();
+            }
+        }
+        bytes
+    }
+
     /// What has left and was kept, in order, with its time.
     pub fn left(&self) -> Box<dyn Iterator<Item = (Timestamp, &[u8])> + '_> {
         match &self.kept {

@@ -2,6 +2,7 @@
 
 use crate::memory::MemoryPort;
 use crate::port::{Loss, Port, PortError};
+use crate::worker::Count;
 use onefold_packet::{Pkt, Timestamp};
 use std::time::{Duration, Instant};
 
@@ -105,6 +106,18 @@ impl Port for PacedPort {
         self.passed += (batch.len() - from) as u64;
         Ok(())
     }
+    fn discard(&mut self, most: u64) -> Option<Count> {
+        let mut all = Count::default();
+        if let Some(since) = self.since.filter(|_| !self.memory.is_empty()) {
+            all.packets = self.due(since.elapsed()).min(most);
+            if self.memory.next_at().is_none() {
+                self.memory.rewind();
+            }
+            all.bytes = self.memory.skip(all.packets);
+            self.passed += all.packets;
+        }
+        Some(all)
+    }
     fn stop(&mut self) {
         self.since = None;
     }
@@ -152,10 +165,21 @@ mod tests {
             .filter_map(|p| p.data().first().copied())
             .collect();
         assert_eq!(first, [0, 1, 2, 0, 1, 2, 0, 1]);
+        // what is passed over is neither given nor lost, and the others are in their order
+        std::thread::sleep(Duration::from_micros(20));
+        let gone = p.discard(5).unwrap_or_default();
+        assert_eq!((gone.packets, gone.bytes), (5, 300));
+        batch.clear();
+        assert!(p.poll(&mut free(), &mut batch, 1).is_ok());
+        let next = batch.first().and_then(|p| p.data().first().copied());
+        assert!(next.is_none_or(|n| n == (8 + 5) % 3), "{next:?}");
         // a second later a million have come
         assert_eq!(p.due(Duration::from_secs(1)), QUEUE);
         let lost = p.losses().first().map(|l| l.packets);
-        assert!(lost.is_some_and(|n| n >= 1_000_000 - QUEUE - 8), "{lost:?}");
+        assert!(
+            lost.is_some_and(|n| n >= 1_000_000 - QUEUE - 14),
+            "{lost:?}"
+        );
         p.stop();
         batch.clear();
         assert!(p.poll(&mut free(), &mut batch, 8).is_ok() && batch.is_empty());

@@ -1,5 +1,6 @@
 //! What a port is.
 
+use crate::worker::Count;
 use onefold_packet::{Pkt, Timestamp};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -150,6 +151,12 @@ pub trait Port: Send {
         _n: usize,
     ) -> Result<(), PortError> {
         Ok(())
+    }
+
+    /// Packets that have arrived, `most` at most, are taken from the device and dropped, for who takes none in: which were
+    /// they? `None`: this port hands over what it is to drop.
+    fn discard(&mut self, _most: u64) -> Option<Count> {
+        None
     }
 
     /// Nothing more is taken in from the device; what has been taken in before still comes.

@@ -549,6 +549,9 @@ impl Mover {
             if room.is_none() && self.packets.backlog(output) > 0 {
                 continue;
             }
+            if room == Some(0) && self.discard_at_entry(i) {
+                continue;
+            }
             let left = self.limit.map_or(u64::MAX, |l| l.saturating_sub(self.came));
             let n = usize::try_from(left).unwrap_or(usize::MAX).min(self.batch);
             self.packets.handles(&mut self.free, n);

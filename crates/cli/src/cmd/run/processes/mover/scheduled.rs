@@ -46,6 +46,26 @@ impl Mover {
         Some(most.saturating_sub(self.packets.seat().waiting(output)) as usize)
     }
 
+    /// None of a port's packets may go in: they are dropped by the port, if it does that, so that they cost next to
+    /// nothing. Somebody who looks at what arrives is to see them.
+    pub(super) fn discard_at_entry(&mut self, io: usize) -> bool {
+        let left = self.limit.map_or(u64::MAX, |l| l.saturating_sub(self.came));
+        let Some(io) = self.ios.get_mut(io).filter(|_| self.tap.is_none()) else {
+            return false;
+        };
+        let Some(gone) = io.port.as_mut().and_then(|p| p.discard(left)) else {
+            return false;
+        };
+        io.received.packets += gone.packets;
+        io.received.bytes += gone.bytes;
+        self.came += gone.packets;
+        self.shed += gone.packets;
+        if let (Some(way), Some(s)) = (io.way, &self.scheduling) {
+            s.schedule().shared.count_shed(way, gone.packets);
+        }
+        true
+    }
+
     /// All but the first `keep` packets of `some` are dropped where they would enter.
     pub(super) fn drop_at_entry(&mut self, io: usize, keep: usize) {
         let n = self.some.len().saturating_sub(keep) as u64;
