@@ -170,8 +170,9 @@ pub enum Load {
     Pps(u64),
     /// A share of what comes out under the setting's first policy with far more coming.
     Share(f64),
-    /// As many as a TCP connection brings through, between two hosts at network interfaces.
-    Tcp,
+    /// As many as a TCP connection brings through, between two hosts at network interfaces; where a number is given, of
+    /// so many million bits a second that one of them has to send at most.
+    Tcp(Option<u32>),
 }
 
 /// Packets that pass functions.

@@ -12,6 +12,10 @@ const MORE: u64 = 3;
 const SLOW: u64 = 62_000 * MORE;
 /// Flows of UDP, a chain each, as the paper has them.
 const FLOWS: u64 = 10;
+/// Settings whose connection has no more to send than this, in Mb/s: a third of what the core of hosts, generator and
+/// launcher can do, which is busy throughout in the other ones.
+const PACED: [&str; 2] = ["paced, alone", "paced, beside UDP"];
+const LESS: u32 = 400;
 
 /// Figure 13.
 pub const TCP: Experiment = Experiment {
@@ -28,7 +32,8 @@ pub const TCP: Experiment = Experiment {
         of one run; here there is a run with it and one without. Each flow of UDP is a port, at a fixed rate, as what \
         is shed is told apart by port; chains have rings of their own, so that TCP has its part of functions' turns \
         even where nobody sheds (in the paper all flows share a function's ring). The connection is Onefold's own, \
-        not iperf3's: it writes and reads 64 KiB at a time.",
+        not iperf3's: it writes and reads 64 KiB at a time. That other core is what bounds TCP, alone and beside UDP: a \
+        second connection has 400 Mb/s to send, and no more.",
     published: &[(
         "NFVnice, fig. 13",
         "1 TCP, 10 UDP: TCP 4 Gb/s -> 10-30 Mb/s under the default (less than 1%), 3.3 Gb/s under NFVnice; UDP 280 \
@@ -52,28 +57,32 @@ pub const TCP: Experiment = Experiment {
                 nfvnice("nfvnice, no marks", ",ecn-above=1", Kind::Apart),
             ]
         };
-        let tcp = Chain {
-            load: Load::Tcp,
+        let tcp = |most| Chain {
+            load: Load::Tcp(most),
             ..Chain::new("tcp", [0, 1], 1)
         };
         let mut functions = vec![
             Function::burn("low", &[MORE * LIGHT]),
             Function::burn("medium", &[MORE * MEDIUM]),
         ];
-        let alone = Setting {
-            chains: vec![tcp.clone()],
-            ..Setting::line(0.0, "alone", functions.clone(), 1)
+        let alone = |name: &str, most| Setting {
+            chains: vec![tcp(most)],
+            ..Setting::line(0.0, name, functions.clone(), 1)
         };
+        let alone = [alone("alone", None), alone(PACED[0], Some(LESS))];
         functions.push(Function::asleep("high", SLOW));
         let each = FULL / 2 / MORE / FLOWS;
-        let udp = (0..FLOWS).map(|n| Chain::new(format!("udp-{n}"), [0, 1, 2], each));
-        let beside = Setting {
-            chains: std::iter::once(tcp).chain(udp).collect(),
-            ..Setting::line(1.0, "beside UDP", functions, 1)
+        let beside = |name: &str, most| {
+            let udp = (0..FLOWS).map(|n| Chain::new(format!("udp-{n}"), [0, 1, 2], each));
+            Setting {
+                chains: std::iter::once(tcp(most)).chain(udp).collect(),
+                ..Setting::line(1.0, name, functions.clone(), 1)
+            }
         };
-        [alone, beside]
-            .map(|s| Setting { longer: 2.0, ..s }.with(runs()))
-            .to_vec()
+        let beside = [beside("beside UDP", None), beside(PACED[1], Some(LESS))];
+        let all = alone.into_iter().chain(beside);
+        all.map(|s| Setting { longer: 2.0, ..s }.with(runs()))
+            .collect()
     },
     lines: |r| {
         let of = |at: &str, run: &str| r.median(at, run, "TCP Mb/s");
@@ -100,9 +109,27 @@ pub const TCP: Experiment = Experiment {
                 starves,
             ),
             udp(r),
+            paced(r),
         ]
     },
 };
+
+/// Where the core of hosts, generator and launcher is not what TCP lacks.
+fn paced(r: &Results) -> Line {
+    let [alone, beside] = PACED.map(|at| r.median(at, "nfvnice", "TCP Mb/s"));
+    let default = r.median(PACED[1], "normal", "TCP Mb/s");
+    let got = alone.zip(beside).zip(default).map(|((a, b), d)| {
+        let share = b / a.max(1e-9) * 100.0;
+        (
+            format!("{a:.0} -> {b:.0} Mb/s: {share:.1}% (default: {d:.0})"),
+            share >= 80.0,
+        )
+    });
+    Line::of(
+        "TCP that has no more to send than fits on the hosts' core keeps 80% of it under NFVnice",
+        got,
+    )
+}
 
 /// UDP has what its slowest function lets through, whoever schedules.
 fn udp(r: &Results) -> Line {

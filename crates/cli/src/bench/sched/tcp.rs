@@ -21,6 +21,8 @@ const HOSTS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 13, 0, 1), Ipv4Addr::new(10, 13,
 const PORT: u16 = 5001;
 /// Bytes that are written and read at a time.
 const PIECE: usize = 64 << 10;
+/// The same, of who has so much to send a second, and no more.
+const SMALL_PIECE: usize = 16 << 10;
 /// How soon the two hear that it is over.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How long the connection may take until it is there.
@@ -33,14 +35,16 @@ pub struct Tcp {
     read: Arc<AtomicU64>,
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
+    /// What there is to send at most, in million bits a second.
+    most: Option<u32>,
 }
 
 impl Tcp {
-    /// Namespaces, interfaces and addresses.
+    /// Namespaces, interfaces and addresses; of so many million bits a second at most.
     ///
     /// # Errors
     /// Without privilege, or without `ip`.
-    pub fn lay() -> Result<Tcp> {
+    pub fn lay(most: Option<u32>) -> Result<Tcp> {
         let space = || -> Result<Arc<NetSpace>> {
             let space = NetSpace::new().context("a network namespace (run as root)")?;
             ip::settings(&space, &ip::silent())?;
@@ -67,6 +71,7 @@ impl Tcp {
             read: Arc::default(),
             over: Arc::default(),
             threads: Vec::new(),
+            most,
         })
     }
 
@@ -88,7 +93,8 @@ impl Tcp {
         writer.set_write_timeout(Some(LOOK_EVERY))?;
         reader.set_read_timeout(Some(LOOK_EVERY))?;
         let (over, read) = (self.over.clone(), self.read.clone());
-        self.spawn(core, move || writes(writer, &over))?;
+        let most = self.most;
+        self.spawn(core, move || writes(writer, most, &over))?;
         let over = self.over.clone();
         self.spawn(core, move || reads(reader, &read, &over))?;
         Ok(())
@@ -137,9 +143,19 @@ fn goes_on(e: &std::io::Error) -> bool {
     [WouldBlock, TimedOut, Interrupted].contains(&e.kind())
 }
 
-fn writes(mut to: TcpStream, over: &AtomicBool) {
-    let piece = vec![0x13; PIECE];
+/// Writes as much as is taken; with `most`, no more than so many million bits a second: a piece is not written before it
+/// is due, and who was held up for longer than a few pieces does not make up for it.
+fn writes(mut to: TcpStream, most: Option<u32>, over: &AtomicBool) {
+    let piece = vec![0x13; most.map_or(PIECE, |_| SMALL_PIECE)];
+    let each =
+        most.map(|m| Duration::from_secs_f64(SMALL_PIECE as f64 * 8e-6 / f64::from(m.max(1))));
+    let mut due = Instant::now();
     while !over.load(Ordering::Relaxed) {
+        if let Some(each) = each {
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            let late = Instant::now().checked_sub(each * 16);
+            due = late.map_or(due, |late| due.max(late)) + each;
+        }
         match to.write(&piece) {
             Ok(_) => {}
             Err(e) if goes_on(&e) => {}

@@ -80,8 +80,11 @@ impl Bench {
             let _ = std::fs::remove_file(self.folder.join(chain::cost_file(step.function)));
         }
         let socket = self.folder.join("socket");
-        let has_tcp = s.chains.iter().any(|c| c.load == Load::Tcp);
-        let mut tcp = has_tcp.then(Tcp::lay).transpose()?;
+        let tcp = s.chains.iter().find_map(|c| match c.load {
+            Load::Tcp(most) => Some(most),
+            _ => None,
+        });
+        let mut tcp = tcp.map(Tcp::lay).transpose()?;
         let mut running = self.launch(s, r, offered, tcp.as_ref())?;
         let mut client = connect(&socket, &mut running)?;
         if let Some(tcp) = &mut tcp {
@@ -179,7 +182,7 @@ impl Bench {
     /// What the ports of a chain are bound to.
     fn ports(&self, s: &Setting, r: &Run, c: &Chain, offered: Offered) -> Result<[String; 2]> {
         let pps = match (c.load, offered) {
-            (Load::Tcp, _) => {
+            (Load::Tcp(_), _) => {
                 let [a, b] = tcp::INTERFACES;
                 let name = &c.name;
                 return Ok([
