@@ -39,9 +39,9 @@ pub fn start<'a>(
 ) -> Result<Running<'a>> {
     topology.forget_socket();
     let kind = match row.device {
-        Device::Kernel { established_first } => {
+        Device::Kernel(filter) => {
             let running = Running::Kernel(topology);
-            rival::configure(topology, rules, established_first)?;
+            rival::configure(topology, rules, filter)?;
             return Ok(running);
         }
         Device::Testpmd(Some(k)) => {

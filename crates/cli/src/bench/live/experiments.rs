@@ -2,7 +2,7 @@
 
 use super::measure::Load;
 use super::report::Published;
-use super::rows::{self, Beside, Device, KINDS, Row};
+use super::rows::{self, Beside, Device, Filter, KINDS, Row};
 use crate::common;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -47,7 +47,8 @@ impl Experiment {
 /// The rows of an experiment, and the loads at which latency is measured.
 pub type Plan = (Vec<Row>, Vec<(String, Load)>);
 
-/// Rules for the longest list of the latency experiment, in a file that is removed.
+/// Rules in a file that is removed.
+#[derive(Debug)]
 pub struct RuleFile(PathBuf);
 
 impl RuleFile {
@@ -57,10 +58,15 @@ impl RuleFile {
         params.deny = 0.0;
         params.inside = "204.152.0.0/16".parse().ok();
         let set = generate_rules(&params, count, seed)?;
-        let name = format!("onefold-bench-{}-{count}.rules", std::process::id());
-        let file = RuleFile(std::env::temp_dir().join(name));
         let mut text = Vec::new();
         onefold_bench::write_rules(&mut text, &set.rules)?;
+        RuleFile::of(&count.to_string(), &text)
+    }
+
+    /// These; the name tells them from others.
+    pub fn of(name: &str, text: &[u8]) -> Result<RuleFile> {
+        let name = format!("onefold-bench-{}-{name}.rules", std::process::id());
+        let file = RuleFile(std::env::temp_dir().join(name));
         std::fs::write(&file.0, text).with_context(|| format!("'{}'", file.0.display()))?;
         Ok(file)
     }
@@ -88,8 +94,17 @@ fn kind(name: &str) -> usize {
     at.unwrap_or(0)
 }
 
-/// The rows of an experiment; `long`: the longest list of rules.
-pub fn plan(experiment: Experiment, rules: &str, long: Option<&RuleFile>) -> Plan {
+/// Rules that are made for an experiment.
+#[derive(Debug, Default)]
+pub struct RuleFiles {
+    /// The longest list of the latency experiment.
+    pub long: Option<RuleFile>,
+    /// Rules behind those for known connections.
+    pub stateful: Option<RuleFile>,
+}
+
+/// The rows of an experiment.
+pub fn plan(experiment: Experiment, rules: &str, files: &RuleFiles) -> Plan {
     let (swap, edge) = (rows::swap(), rows::isp_edge(rules));
     let kinds = |wanted: fn(usize) -> bool| (0..KINDS.len()).filter(move |k| wanted(*k));
     match experiment {
@@ -98,14 +113,25 @@ pub fn plan(experiment: Experiment, rules: &str, long: Option<&RuleFile>) -> Pla
             let mut all: Vec<Row> = Vec::new();
             all.extend(kinds(compared).map(|k| Row::chain("l2fwd", k, &swap)));
             all.extend(kinds(compared).map(|k| Row::chain("isp-edge, 251 rules", k, &edge)));
-            let kernel = |name: &str, established_first| Row {
+            if let Some(file) = &files.stateful {
+                let t = rows::isp_edge(&file.0.display().to_string());
+                let row =
+                    |ports| Row::chain("isp-edge, 251 rules, established first", kind(ports), &t);
+                all.extend(["packet", "xdp"].map(row));
+            }
+            let kernel = |name: &str, filter| Row {
                 name: name.to_string(),
-                device: Device::Kernel { established_first },
+                device: Device::Kernel(filter),
                 traffic: rows::for_kernel(&edge),
             };
             all.push(Row::testpmd(Some(rows::MEMIF)));
-            all.push(kernel("kernel, nftables 251 rules and masquerade", false));
-            all.push(kernel("kernel, the same, established first", true));
+            let rules = "kernel, nftables 251 rules and masquerade";
+            all.push(kernel(rules, Filter::Rules));
+            all.push(kernel(
+                "kernel, the same, established first",
+                Filter::EstablishedFirst,
+            ));
+            all.push(kernel("kernel, forwarding alone", Filter::Nothing));
             (all, Vec::new())
         }
         Experiment::Batch => {
@@ -121,7 +147,7 @@ pub fn plan(experiment: Experiment, rules: &str, long: Option<&RuleFile>) -> Pla
                 let name = format!("isp-edge, {n} rules");
                 all.push(Row::chain(&name, packet, &rows::isp_edge(rules)));
             }
-            if let Some(file) = long {
+            if let Some(file) = &files.long {
                 let t = rows::isp_edge(&file.0.display().to_string());
                 all.push(Row::chain("isp-edge, 8550 rules", packet, &t));
             }

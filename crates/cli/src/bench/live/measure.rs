@@ -117,7 +117,7 @@ impl Bench<'_> {
             return memory::round(self, row);
         }
         self.topology.steer(match (self.steering, &row.device) {
-            (Steering::All, _) | (_, Device::Kernel { .. }) => {
+            (Steering::All, _) | (_, Device::Kernel(_)) => {
                 Some((self.generator_core, self.device_core))
             }
             (Steering::Kernel, _) => None,

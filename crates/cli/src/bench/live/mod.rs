@@ -24,7 +24,7 @@ use crate::runner;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use driver::Trials;
-use experiments::{Experiment, RuleFile, plan, published, shipped_rules};
+use experiments::{Experiment, RuleFile, RuleFiles, plan, published, shipped_rules};
 use measure::{Bench, Load, Sample, Steering, interrupted};
 use memory::Replays;
 use onefold_bench::measure::{Machine, Spread, cores};
@@ -126,11 +126,16 @@ pub fn run(args: &Args) -> Result<u8> {
         eprintln!("removed {left} namespaces that a killed run had left behind");
     }
     let rules = shipped_rules("acl-251.rules")?;
-    let long = match args.experiment {
-        Experiment::Latency => Some(RuleFile::make(8550, args.seed)?),
-        _ => None,
-    };
-    let (mut rows, loads) = plan(args.experiment, "acl-251.rules", long.as_ref());
+    let mut files = RuleFiles::default();
+    match args.experiment {
+        Experiment::Latency => files.long = Some(RuleFile::make(8550, args.seed)?),
+        Experiment::Throughput => {
+            let text = rival::stateful(&rules)?;
+            files.stateful = Some(RuleFile::of("established", text.as_bytes())?);
+        }
+        _ => {}
+    }
+    let (mut rows, loads) = plan(args.experiment, "acl-251.rules", &files);
     rows.retain(|r| {
         let named = |part: &String| r.title().contains(part.as_str());
         args.rows.is_empty() || args.rows.iter().any(named)
@@ -192,7 +197,7 @@ fn obstacle(row: &Row) -> Option<String> {
         Device::Chain(k) => KINDS.get(k).and_then(rows::Kind::obstacle),
         Device::Memory => KINDS[rows::MEMIF].obstacle(),
         Device::Testpmd(_) => testpmd::obstacle(),
-        Device::Kernel { .. } => rival::obstacle(),
+        Device::Kernel(_) => rival::obstacle(),
     }
 }
 
@@ -431,7 +436,7 @@ fn ratios(e: Experiment, all: &[Series<'_>]) -> Vec<RatioReport> {
     };
     let mut out = Vec::new();
     for a in all {
-        let kernel = matches!(a.row.device, Device::Kernel { .. });
+        let kernel = matches!(a.row.device, Device::Kernel(_));
         for b in all.iter().filter(|b| !std::ptr::eq(*b, a)) {
             let swap = b.row.name == "l2fwd" && b.row.device == a.row.device;
             // the MAC swap is compared with DPDK's, and is what others are compared with
@@ -439,7 +444,7 @@ fn ratios(e: Experiment, all: &[Series<'_>]) -> Vec<RatioReport> {
                 continue;
             }
             let rival = match b.row.device {
-                Device::Kernel { .. } => !kernel,
+                Device::Kernel(_) => !kernel,
                 Device::Testpmd(Some(k)) => a.row.device == Device::Chain(k),
                 _ => false,
             };

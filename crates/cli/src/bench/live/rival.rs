@@ -5,6 +5,7 @@ use onefold_bench::{ProtoMatch, Rule, parse_rules};
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
+use super::rows::Filter;
 use super::topology::{GENERATOR_MACS, Topology, has};
 
 /// Why the kernel cannot be compared here, with a cure.
@@ -71,6 +72,16 @@ fn nft((r, allows): &Judged) -> String {
     t
 }
 
+/// Text of a chain for forwarded packets, for a firewall of ours: what is known passes, then these rules decide.
+pub fn stateful(path: &str) -> Result<String> {
+    let rules: Vec<String> = read(path)?.iter().map(nft).collect();
+    Ok(format!(
+        "table ip bench {{\n  chain forward {{\n    type filter hook forward priority 0; policy drop;\n    \
+         ct state established,related accept\n    {}\n  }}\n}}\n",
+        rules.join("\n    ")
+    ))
+}
+
 /// The whole rule set.
 fn table(rules: &[Judged], established_first: bool) -> String {
     let mut t = String::from(
@@ -92,8 +103,11 @@ fn table(rules: &[Judged], established_first: bool) -> String {
 }
 
 /// Makes the device's namespace a router with these rules.
-pub fn configure(topology: &Topology, rules: &str, established_first: bool) -> Result<()> {
-    let rules = table(&read(rules)?, established_first);
+pub fn configure(topology: &Topology, rules: &str, filter: Filter) -> Result<()> {
+    let rules = match filter {
+        Filter::Nothing => "flush ruleset\n".to_string(),
+        _ => table(&read(rules)?, filter == Filter::EstablishedFirst),
+    };
     let far = GENERATOR_MACS[1];
     topology.configure(&format!(
         "set -e\n\

@@ -109,11 +109,19 @@ pub enum Device {
     /// DPDK's own program, which exchanges MAC addresses, on ports of this kind or, without one, as
     /// [`Device::Memory`].
     Testpmd(Option<usize>),
-    /// The kernel: routes, masquerade, and the rules of a file in nftables.
-    Kernel {
-        /// Packets of known connections pass without being compared with the rules.
-        established_first: bool,
-    },
+    /// The kernel: routes, and in nftables masquerade and the rules of a file.
+    Kernel(Filter),
+}
+
+/// What the kernel does besides forwarding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Filter {
+    /// Nothing.
+    Nothing,
+    /// Masquerade, and each packet is compared with the rules.
+    Rules,
+    /// The same, but packets of known connections pass without being compared with the rules.
+    EstablishedFirst,
 }
 
 /// What is sent, as `onefold gen --for` makes it.
@@ -189,14 +197,14 @@ impl Row {
         match self.device {
             Device::Chain(k) | Device::Testpmd(Some(k)) => KINDS.get(k).map_or("", |k| k.name),
             Device::Memory | Device::Testpmd(None) => MEMORY,
-            Device::Kernel { .. } => "kernel",
+            Device::Kernel(_) => "kernel",
         }
     }
 
     /// The name in figures.
     pub fn title(&self) -> String {
         match self.device {
-            Device::Kernel { .. } => self.name.clone(),
+            Device::Kernel(_) => self.name.clone(),
             _ => format!("{}, {}", self.name, self.kind()),
         }
     }
