@@ -6,6 +6,7 @@ use crate::class::Processing;
 use crate::cx::{Cx, TimerId};
 use crate::handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
 use crate::inspect::{BatchNeeds, InspectCx, Inspected, InspectedBatch};
+use crate::lease::{FlowLeases, NO_FLOW_LEASE};
 use crate::model::{BindPacket, Binding, Bound, Case, Model, ModelCx};
 use crate::names::NameDb;
 use crate::rule_counts::RuleCounters;
@@ -382,6 +383,23 @@ pub trait Element: ElementClone + Send + 'static {
     fn inspect_batch(&mut self, b: &InspectedBatch<'_>, cx: &mut InspectCx<'_>) -> usize {
         0
     }
+
+    /// The [leases](crate::FlowLease) that this element gives, if any. Asked for each batch, of an element that has said
+    /// that it [gives some](BatchNeeds::leases).
+    fn leases<'a>(&self, store: &'a mut StateStore) -> Option<FlowLeases<'a>> {
+        None
+    }
+
+    /// A lease for packets that go as one that has just been let pass in [`Element::inspect_batch`], with this hint:
+    /// until it ends, `inspect` would let each plain one of them pass, and would do nothing but what
+    /// [`FlowLease::note`](crate::FlowLease::note) does, and count it. [`NO_FLOW_LEASE`] if there is none. What runs
+    /// goes on: asking again is no change.
+    fn lease(&mut self, p: &Inspected<'_>, hint: u32, cx: &mut InspectCx<'_>) -> u32 {
+        NO_FLOW_LEASE
+    }
+
+    /// So many packets have been noted in leases: they are counted as if they had been inspected.
+    fn leased(&mut self, packets: u64, store: &mut StateStore) {}
 
     /// Output `port` is asked for a packet. Only elements with a pull output of their own kind (queues, schedulers)
     /// override this; the default pulls input 0 and applies `push`.

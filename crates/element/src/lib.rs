@@ -26,6 +26,7 @@ mod element;
 pub mod flow;
 pub mod handler;
 mod inspect;
+mod lease;
 mod macros;
 pub mod model;
 mod names;
@@ -43,6 +44,7 @@ pub use element::{
 };
 pub use handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult, Touches};
 pub use inspect::{BatchNeeds, InspectCx, Inspected, InspectedBatch, NO_HINT};
+pub use lease::{FlowLease, FlowLeases, LEASE_KINDS, NO_FLOW_LEASE};
 pub use names::NameDb;
 pub use onefold_state::{
     DropReason, ElemId, Partition, Port, Scope, State, StateId, StateStore, Takes, state_any,

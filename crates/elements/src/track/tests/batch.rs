@@ -12,7 +12,8 @@ use proptest::prelude::*;
 
 /// Everything that can be told apart of a table.
 fn all_of(t: &ConnTable) -> String {
-    format!("{} {:?} {:?}", State::summary(t), t.totals, t.records)
+    let (records, noted) = (&t.records, &t.noted);
+    format!("{} {:?} {records:?} {noted:?}", State::summary(t), t.totals)
 }
 
 /// What whoever knows where headers are hands over; `None` of what may not be handed over.
