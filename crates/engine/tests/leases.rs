@@ -343,16 +343,17 @@ fn a_reset_in_the_middle_of_a_batch() {
     let reset = segment(false, 4, 13, 0);
     l.batch("in", &opened, 0);
     let many: Vec<_> = (0..40).flat_map(|_| [there.clone(), back.clone()]).collect();
-    for _ in 0..4 {
+    for _ in 0..8 {
         l.batch("in", &many, 1_000_000);
     }
     let before = l.batches.stats().leased;
     assert!(before > 100, "{:?}", l.batches.stats());
-    let mut some = many[..20].to_vec();
+    // the last one of them goes the reset's way: it is of their train
+    let mut some = many[..21].to_vec();
     some.push(reset);
     some.extend_from_slice(&many[..20]);
     l.batch("in", &some, 1_000_000);
-    assert_eq!(l.batches.stats().leased - before, 20);
+    assert_eq!(l.batches.stats().leased - before, 21);
     l.compare();
     let table = l.reference.read_handler("connections.table").unwrap();
     assert!(table.contains("CLOSE"), "{table}");

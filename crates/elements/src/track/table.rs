@@ -498,7 +498,9 @@ impl ConnTable {
         if self.records.is_empty() {
             return None;
         }
-        self.sweep = (self.sweep + 1) % self.records.len();
+        // no division: it takes as long as looking at a record
+        let next = self.sweep + 1;
+        self.sweep = if next < self.records.len() { next } else { 0 };
         Some(self.sweep as u32)
     }
 

@@ -51,7 +51,7 @@ fn sixteen<W: Wide>(
 ) -> u16 {
     let words = words_v4(wide, packets.row(first));
     let len = wide.get(&Lanes(*row(&mut meta.lens, first)));
-    let (low, zero) = (wide.all(0xffff), wide.all(0));
+    let low = wide.all(0xffff);
     let total = wide.and(words[0], low);
     let upper = wide.minus(total, wide.all(IP));
     let protocol = wide.and(wide.right(words[2], 16), wide.all(0xff));
