@@ -247,10 +247,11 @@ fn run(mix: Mix, rounds: usize, seed: u64) -> Levels {
             })
             .collect();
         l.batch(if one_way { "other" } else { "in" }, &some, ns);
-        if r.one_in(40) {
-            l.write("connections.flush", "");
-        }
-        if r.one_in(40) {
+        // whoever has a program waits for another one from here on, which nobody makes
+        if round + 20 == rounds {
+            if r.one_in(2) {
+                l.write("connections.flush", "");
+            }
             let pattern = r.of(&["dst port 53", "dst port 53 or dst port 80", "tcp", "udp"]);
             l.write("rules.pattern0", pattern);
         }
