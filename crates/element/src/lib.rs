@@ -21,6 +21,7 @@
 pub mod args;
 mod batch;
 mod class;
+mod config_error;
 mod cx;
 mod element;
 pub mod flow;
@@ -38,10 +39,8 @@ pub mod unparse;
 pub use batch::{Batching, Clock, pass_alike, pass_while};
 pub use class::{Effect, ElementClass, FlowCode, PortRange, Processing};
 pub use cx::{Cx, Effect as Emission, Host, LogStream, Outbox, TimerId};
-pub use element::{
-    Accounts, ConfigCx, ConfigError, ConfigErrors, ENTRY, Element, ElementClone, InitCx, IoRole,
-    SourceLoc, TaskStatus, find_element,
-};
+pub use config_error::{ConfigError, ConfigErrors, SourceLoc};
+pub use element::{Accounts, ConfigCx, ENTRY, Element, ElementClone, InitCx, IoRole, TaskStatus, find_element};
 pub use handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult, Touches};
 pub use inspect::{BatchNeeds, InspectCx, Inspected, InspectedBatch, NO_HINT};
 pub use lease::{FlowLease, FlowLeases, LEASE_KINDS, NO_FLOW_LEASE};

@@ -13,8 +13,8 @@ use onefold_packet::Timestamp;
 use onefold_table::prefetch_near;
 use std::hash::BuildHasher;
 
-/// A connection: what does not change with each of its packets. What does is [`ConnTable::noted`]; what rules have made
-/// of it stands elsewhere ([`Given`]): most tables have none of it.
+/// A connection: what does not change with each of its packets. What does is [`ConnTable::noted`]; what rules have
+/// made of it stands elsewhere ([`Given`]): most tables have none of it.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct Record {
@@ -100,8 +100,8 @@ pub(super) struct ConnTable {
     pub(super) hasher: RandomState,
     pub(super) records: Vec<Record>,
     /// By record: when the connection ends, and what else changes with each packet; of UDP, up to when it is no stream
-    /// ([`FlowLease::limit`]). Whoever executes the chain notes packets here, too, while a lease runs. There may be more
-    /// of them than records, as numbers of leases must not come back.
+    /// ([`FlowLease::limit`]). Whoever executes the chain notes packets here, too, while a lease runs. There may be
+    /// more of them than records, as numbers of leases must not come back.
     pub(super) noted: Vec<FlowLease>,
     free: Vec<u32>,
     pub(super) given: AllGiven,

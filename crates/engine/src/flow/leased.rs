@@ -1,17 +1,19 @@
 //! Packets of leased flows ([`onefold_element::FlowLease`]), many at a time: no element is asked.
 //!
-//! Where the only element on a [way that packets go together](crate::flow::batch_way) leases a flow, the flow's entry has
-//! the lease, and what its packets leave behind is noted in it, for those that are [plain](crate::flow::plain). All that
-//! is left to be asked of a packet is whether its lease runs. Any other packet, and whatever comes behind it, waits until
-//! the element has seen it: it may end leases.
+//! Where the only element on a [way that packets go together](crate::flow::batch_way) leases a flow, the flow's entry
+//! has the lease, and what its packets leave behind is noted in it, for those that are [plain](crate::flow::plain). All
+//! that is left to be asked of a packet is whether its lease runs. Any other packet, and whatever comes behind it,
+//! waits until the element has seen it: it may end leases.
 
 use crate::flow::batch_drain::BatchDrain;
 use crate::flow::hints::{LEASE, hint_of};
 use crate::flow::inspect_batch::is_entry_of;
 use crate::flow::rewrite_template::NO_SINK;
 use crate::flow::runner::FlowRunner;
+use crate::flow::steps::Steps;
 use crate::flow::transmit::count_known;
 use crate::flow::wave::LONGEST;
+use crate::flow::windows::Windows;
 use crate::simd::bits::{each_bit, first_bits};
 use crate::simd::{GROUP, HEAD_AT, Wide};
 use onefold_element::{FlowLease, LEASE_KINDS, NO_FLOW_LEASE};
@@ -37,6 +39,15 @@ fn millis(t: Timestamp) -> u64 {
 }
 
 impl FlowRunner {
+    /// It is told which packets of a group are plain, if these `may` go together, and flows are leased.
+    #[inline(always)]
+    pub(crate) fn tell_plain(&mut self, wide: impl Steps, packets: &Windows<'_>, may: bool) {
+        self.meta.plain = match self.composed.leases() {
+            Some(sums) if may => wide.plain(packets, &mut self.meta, sums),
+            _ => 0,
+        };
+    }
+
     /// Packets of a group from number `from` on, up to `upto`, whose leases run leave, up to the first one whose does
     /// not: how many. `long` and `stale` as for [`FlowRunner::inspect_batch`].
     #[inline(always)]

@@ -1,5 +1,5 @@
-//! Which packets of a group are plain, as [leases](onefold_element::FlowLease) have it, and what is noted of them: told in
-//! columns, sixteen packets at once.
+//! Which packets of a group are plain, as [leases](onefold_element::FlowLease) have it, and what is noted of them:
+//! told in columns, sixteen packets at once.
 //!
 //! Bytes of the IP packet that the columns have are added up there; what stands behind them, packet by packet.
 
@@ -110,8 +110,8 @@ fn sixteen<W: Wide>(
     usual & (right | unsummed)
 }
 
-/// What the columns have of packets of these lengths, from the addresses on, is added to numbers: halves of words, which no
-/// packet ends within.
+/// What the columns have of packets of these lengths, from the addresses on, is added to numbers: halves of words,
+/// which no packet ends within.
 #[inline(always)]
 fn sum_in_columns<W: Wide>(
     wide: W,
