@@ -38,9 +38,11 @@ pub mod unparse;
 
 pub use batch::{Batching, Clock, pass_alike, pass_while};
 pub use class::{Effect, ElementClass, FlowCode, PortRange, Processing};
-pub use cx::{Cx, Effect as Emission, Host, LogStream, Outbox, TimerId};
 pub use config_error::{ConfigError, ConfigErrors, SourceLoc};
-pub use element::{Accounts, ConfigCx, ENTRY, Element, ElementClone, InitCx, IoRole, TaskStatus, find_element};
+pub use cx::{Cx, Effect as Emission, Host, LogStream, Outbox, TimerId};
+pub use element::{
+    Accounts, ConfigCx, ENTRY, Element, ElementClone, InitCx, IoRole, TaskStatus, find_element,
+};
 pub use handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult, Touches};
 pub use inspect::{BatchNeeds, InspectCx, Inspected, InspectedBatch, NO_HINT};
 pub use lease::{FlowLease, FlowLeases, LEASE_KINDS, NO_FLOW_LEASE};
