@@ -214,6 +214,7 @@ fn flows(a: &mut FlowStats, b: &FlowStats) {
     a.in_place += b.in_place;
     a.written_once += b.written_once;
     a.inspected_in_batches += b.inspected_in_batches;
+    a.leased += b.leased;
     a.misses += b.misses;
     a.resumed += b.resumed;
     a.passed_by += b.passed_by;

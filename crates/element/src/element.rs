@@ -3,9 +3,11 @@
 use crate::args::Args;
 use crate::batch::{Batching, Clock};
 use crate::class::Processing;
+use crate::config_error::ConfigErrors;
 use crate::cx::{Cx, TimerId};
 use crate::handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
 use crate::inspect::{BatchNeeds, InspectCx, Inspected, InspectedBatch};
+use crate::lease::{FlowLeases, NO_FLOW_LEASE};
 use crate::model::{BindPacket, Binding, Bound, Case, Model, ModelCx};
 use crate::names::NameDb;
 use crate::rule_counts::RuleCounters;
@@ -15,77 +17,6 @@ use crate::{StateStore, Takes};
 use onefold_nat::{Binder, LastingBinding, PrefetchPacket};
 use onefold_packet::{Pkt, Timestamp};
 use std::any::Any;
-use std::fmt;
-use std::sync::Arc;
-
-/// A place in a configuration or rule file, for messages and traces.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct SourceLoc {
-    /// File name as given; empty when unknown. Shared: large rule sets have one location per rule.
-    pub file: Arc<str>,
-    /// Line, from 1; 0 when unknown.
-    pub line: u32,
-    /// Column in characters, from 1; 0 when unknown.
-    pub column: u32,
-}
-
-impl fmt::Display for SourceLoc {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.file.is_empty(), self.line) {
-            (true, 0) => write!(f, "(unknown)"),
-            (_, 0) => write!(f, "{}", self.file),
-            _ => write!(f, "{}:{}:{}", self.file, self.line, self.column),
-        }
-    }
-}
-
-/// What is wrong with one argument of an element's configuration.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}{message}", argument.as_ref().map(|a| format!("{a}: ")).unwrap_or_default())]
-pub struct ConfigError {
-    /// The argument's documented name (`OFFSET`, `CHECKSUM`), if the error is about one.
-    pub argument: Option<String>,
-    /// Which argument of the configuration it stands in (from 0), so that the place can be shown.
-    pub index: Option<usize>,
-    /// What is wrong and what was wanted.
-    pub message: String,
-    /// How to mend it, when there is something to say.
-    pub hint: Option<String>,
-    /// A warning: the element is usable.
-    pub warning: bool,
-    /// Nothing is wrong, it is only said (Message). `warning` is set, too.
-    pub info: bool,
-}
-
-impl ConfigError {
-    /// An error about no argument in particular.
-    pub fn new(message: impl Into<String>) -> Self {
-        ConfigError {
-            argument: None,
-            index: None,
-            message: message.into(),
-            hint: None,
-            warning: false,
-            info: false,
-        }
-    }
-    /// An error about the argument at `index` (from 0), documented as `name`.
-    pub fn at(index: usize, name: &str, message: impl Into<String>) -> Self {
-        ConfigError {
-            argument: Some(name.to_string()),
-            index: Some(index),
-            ..Self::new(message)
-        }
-    }
-    /// Adds a hint.
-    pub fn hint(mut self, h: impl Into<String>) -> Self {
-        self.hint = Some(h.into());
-        self
-    }
-}
-
-/// All that is wrong with an element's configuration.
-pub type ConfigErrors = Vec<ConfigError>;
 
 /// What is known while an element is configured.
 pub struct ConfigCx<'a> {
@@ -382,6 +313,23 @@ pub trait Element: ElementClone + Send + 'static {
     fn inspect_batch(&mut self, b: &InspectedBatch<'_>, cx: &mut InspectCx<'_>) -> usize {
         0
     }
+
+    /// The [leases](crate::FlowLease) that this element gives, if any. Asked for each batch, of an element that has
+    /// said that it [gives some](BatchNeeds::leases).
+    fn leases<'a>(&self, store: &'a mut StateStore) -> Option<FlowLeases<'a>> {
+        None
+    }
+
+    /// A lease for packets that go as one that has just been let pass in [`Element::inspect_batch`], with this hint:
+    /// until it ends, `inspect` would let each plain one of them pass, and would do nothing but what
+    /// [`FlowLease::note`](crate::FlowLease::note) does, and count it. [`NO_FLOW_LEASE`] if there is none. What runs
+    /// goes on: asking again is no change.
+    fn lease(&mut self, p: &Inspected<'_>, hint: u32, cx: &mut InspectCx<'_>) -> u32 {
+        NO_FLOW_LEASE
+    }
+
+    /// So many packets have been noted in leases: they are counted as if they had been inspected.
+    fn leased(&mut self, packets: u64, store: &mut StateStore) {}
 
     /// Output `port` is asked for a packet. Only elements with a pull output of their own kind (queues, schedulers)
     /// override this; the default pulls input 0 and applies `push`.

@@ -89,6 +89,8 @@ pub struct InspectedBatch<'a> {
 pub struct BatchNeeds {
     /// See [`InspectedBatch::right`].
     pub checksums: bool,
+    /// It gives [leases](crate::Element::leases).
+    pub leases: bool,
 }
 
 /// What an element that inspects has besides the packet.

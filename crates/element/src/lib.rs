@@ -21,11 +21,13 @@
 pub mod args;
 mod batch;
 mod class;
+mod config_error;
 mod cx;
 mod element;
 pub mod flow;
 pub mod handler;
 mod inspect;
+mod lease;
 mod macros;
 pub mod model;
 mod names;
@@ -36,13 +38,14 @@ pub mod unparse;
 
 pub use batch::{Batching, Clock, pass_alike, pass_while};
 pub use class::{Effect, ElementClass, FlowCode, PortRange, Processing};
+pub use config_error::{ConfigError, ConfigErrors, SourceLoc};
 pub use cx::{Cx, Effect as Emission, Host, LogStream, Outbox, TimerId};
 pub use element::{
-    Accounts, ConfigCx, ConfigError, ConfigErrors, ENTRY, Element, ElementClone, InitCx, IoRole,
-    SourceLoc, TaskStatus, find_element,
+    Accounts, ConfigCx, ENTRY, Element, ElementClone, InitCx, IoRole, TaskStatus, find_element,
 };
 pub use handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult, Touches};
 pub use inspect::{BatchNeeds, InspectCx, Inspected, InspectedBatch, NO_HINT};
+pub use lease::{FlowLease, FlowLeases, LEASE_KINDS, NO_FLOW_LEASE};
 pub use names::NameDb;
 pub use onefold_state::{
     DropReason, ElemId, Partition, Port, Scope, State, StateId, StateStore, Takes, state_any,

@@ -11,6 +11,7 @@ mod handlers;
 mod harness;
 mod hotswap;
 mod ipv6;
+mod leases;
 mod neighbours;
 mod plans;
 mod program;

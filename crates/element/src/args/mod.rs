@@ -20,7 +20,7 @@ pub use value::{
     Word, is_element_name,
 };
 
-use crate::element::{ConfigError, ConfigErrors};
+use crate::config_error::{ConfigError, ConfigErrors};
 use crate::names::NameDb;
 
 /// Most arguments that one element may have; more is refused.

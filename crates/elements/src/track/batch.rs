@@ -6,12 +6,16 @@
 //! for one of them ends no connection and changes no state. So questions may be asked of all first, without a branch on
 //! what differs from packet to packet (TCP or UDP, which end is the first one), and what is done for TCP and for UDP,
 //! which share no connection, in two loops.
+//!
+//! A connection whose packets do nothing else is leased ([`FlowLease`]): its plain packets do not come here then.
 
 use super::class::ConnClass;
 use super::headers::{TCP, UDP};
 use super::table::{ASSURED, ConnTable, FLIPPED, Record, SEEN_REPLY, USED};
-use super::tcp::Segment;
-use onefold_element::{Inspected, InspectedBatch};
+use super::tcp::{Segment, State};
+use onefold_element::{
+    FlowLease, FlowLeases, Inspected, InspectedBatch, LEASE_KINDS, NO_FLOW_LEASE,
+};
 use onefold_packet::wire::{ipv4, ipv6};
 use onefold_table::prefetch;
 
@@ -68,8 +72,7 @@ impl ConnTable {
     /// [`ConnTable::refresh`] of packets one behind the other, each with the hint that was given for its flow: how many
     /// of them have been, from the first one on. Nothing has happened for the others. Hints stay as they are.
     pub fn refresh_batch(&mut self, b: &InspectedBatch<'_>, now: u64, lets: Lets) -> usize {
-        // elements behind want to know of every packet which one it is
-        if self.settings.translates || self.settings.marks {
+        if !self.gives_leases() {
             return 0;
         }
         let n = b.packets.len().min(b.hints.len()).min(MOST);
@@ -80,8 +83,10 @@ impl ConnTable {
         };
         let (run, hints) = (&b.packets[..n], &b.hints[..n]);
         for hint in hints {
-            if let Some(r) = self.records.get(hint.wrapping_sub(1) as usize) {
+            let at = hint.wrapping_sub(1) as usize;
+            if let (Some(r), Some(n)) = (self.records.get(at), self.noted.get(at)) {
                 prefetch(r);
+                prefetch(n);
             }
         }
         // a bit for each packet: those of TCP, and those that go against their connection's direction
@@ -108,7 +113,8 @@ impl ConnTable {
         now: u64,
         lets: Lets,
     ) -> Option<bool> {
-        let r = self.records.get(hint.wrapping_sub(1) as usize)?;
+        let at = hint.wrapping_sub(1) as usize;
+        let r = (self.records.get(at)?, self.noted.get(at)?);
         let is_tcp = p.protocol == TCP;
         if p.header != ipv4::LEN || !(is_tcp | (p.protocol == UDP)) {
             return stays_v6(r, p, right, now, lets);
@@ -128,7 +134,7 @@ impl ConnTable {
             return None;
         }
         let u = Usual {
-            ways: r.key.ways_v4(ends.first_chunk()?, p.protocol),
+            ways: r.0.key.ways_v4(ends.first_chunk()?, p.protocol),
             upper: upper.first_chunk()?,
             len,
             is_tcp,
@@ -151,6 +157,7 @@ impl ConnTable {
             n => u64::MAX >> (MOST - n),
         };
         let (records, settings) = (&mut self.records, &self.settings);
+        let all_noted = &mut self.noted;
         let mut left = tcp;
         // Bounds: a bit less each time, here and below
         while left != 0 {
@@ -160,10 +167,13 @@ impl ConnTable {
                 break;
             };
             let upper = p.net.get(p.header..).and_then(|u| u.first_chunk());
-            if let (Some(r), Some(h)) = (records.get_mut(hint.wrapping_sub(1) as usize), upper) {
+            let at = hint.wrapping_sub(1) as usize;
+            if let (Some(r), Some(noted), Some(h)) =
+                (records.get_mut(at), all_noted.get_mut(at), upper)
+            {
                 let s = Segment::of_ack(h, p.total - p.header);
-                let ms = r.machine.go_on(&s, replies >> i & 1 != 0, settings);
-                r.expires = now.saturating_add(ms);
+                let ms = (r.machine).go_on(&s, replies >> i & 1 != 0, noted, settings);
+                noted.expires = now.saturating_add(ms);
             }
         }
         let mut left = all & !tcp;
@@ -171,34 +181,76 @@ impl ConnTable {
             let i = left.trailing_zeros() as usize % MOST;
             left &= left - 1;
             let Some(hint) = hints.get(i) else { break };
-            if let Some(r) = records.get_mut(hint.wrapping_sub(1) as usize) {
+            let at = hint.wrapping_sub(1) as usize;
+            if let (Some(r), Some(noted)) = (records.get(at), all_noted.get_mut(at)) {
                 let ms = match r.status & ASSURED {
                     0 => settings.udp,
                     _ => settings.udp_stream,
                 };
-                r.expires = now.saturating_add(ms);
+                noted.expires = now.saturating_add(ms);
             }
         }
         self.count_established(n as u64);
+    }
+
+    /// All leases, if connections are leased.
+    #[inline]
+    pub fn leases(&mut self) -> Option<FlowLeases<'_>> {
+        let s = &self.settings;
+        let mut stays = [0; LEASE_KINDS];
+        stays[usize::from(FlowLease::SEGMENTS)] = s.tcp[State::Established as usize];
+        stays[usize::from(FlowLease::LIMITED)] = s.udp;
+        stays[usize::from(FlowLease::LASTING)] = s.udp_stream;
+        self.gives_leases().then_some(FlowLeases {
+            all: &mut self.noted,
+            stays,
+        })
+    }
+
+    /// Does nobody want to know of each packet which one it is?
+    pub fn gives_leases(&self) -> bool {
+        !self.settings.translates && !self.settings.marks
+    }
+
+    /// A lease on the connection of a packet that has just left it as it was, with this hint.
+    pub fn lease(&mut self, p: &Inspected<'_>, hint: u32, now: u64, lets: Lets) -> u32 {
+        if !self.gives_leases() || p.header != ipv4::LEN {
+            return NO_FLOW_LEASE;
+        }
+        // a wrong checksum is none of a plain packet's
+        let Some(reply) = self.stays_as_it_is(p, (hint, true), now, lets) else {
+            return NO_FLOW_LEASE;
+        };
+        let at = hint.wrapping_sub(1) as usize;
+        let (Some(r), Some(noted)) = (self.records.get(at), self.noted.get_mut(at)) else {
+            return NO_FLOW_LEASE;
+        };
+        noted.kind = match p.protocol {
+            TCP if !r.machine.is_noted(reply) => return NO_FLOW_LEASE,
+            TCP => FlowLease::SEGMENTS,
+            _ if r.status & ASSURED == 0 => FlowLease::LIMITED,
+            _ => FlowLease::LASTING,
+        };
+        noted.begin(reply)
     }
 }
 
 impl Usual<'_> {
     /// Its connection is this one, and stays as it is: whether it is a reply.
     #[inline(always)]
-    fn stays(&self, r: &Record, now: u64, lets: Lets) -> Option<bool> {
+    fn stays(&self, (r, n): (&Record, &FlowLease), now: u64, lets: Lets) -> Option<bool> {
         let (there, back) = self.ways;
         let reply = (r.status & FLIPPED != 0) != back;
         let assured = r.status & ASSURED != 0;
         // of both ways at once is what goes from an end to itself
         let known = (there != back)
             & (r.status & (USED | SEEN_REPLY) == USED | SEEN_REPLY)
-            & (now < r.expires)
+            & (now < n.expires)
             & lets.has(reply, assured);
         let [.., l0, l1, s0, s1] = *self.upper.first_chunk::<8>()?;
         let length = usize::from(u16::from_be_bytes([l0, l1]));
         let goes_on = assured & r.machine.is_established() & Segment::is_ack(self.upper, self.len);
-        let streams = (length >= 8) & (length <= self.len) & ((now > r.stream()) == assured);
+        let streams = (length >= 8) & (length <= self.len) & ((now > n.limit()) == assured);
         // UDP may come without a checksum
         let right = self.right | (!self.is_tcp & (s0 | s1 == 0));
         let same = (self.is_tcp & goes_on) | (!self.is_tcp & streams);
@@ -208,7 +260,13 @@ impl Usual<'_> {
 
 /// [`ConnTable::stays_as_it_is`] of packets of IPv6, and of other protocols.
 #[inline(never)]
-fn stays_v6(r: &Record, p: &Inspected<'_>, right: bool, now: u64, lets: Lets) -> Option<bool> {
+fn stays_v6(
+    r: (&Record, &FlowLease),
+    p: &Inspected<'_>,
+    right: bool,
+    now: u64,
+    lets: Lets,
+) -> Option<bool> {
     let is_tcp = p.protocol == TCP;
     let (ip, upper) = p.net.split_first_chunk::<40>()?;
     let len = p.total.checked_sub(ipv6::LEN)?;
@@ -228,7 +286,7 @@ fn stays_v6(r: &Record, p: &Inspected<'_>, right: bool, now: u64, lets: Lets) ->
         }
     };
     let u = Usual {
-        ways: r.key.ways_v6(src, rest.first_chunk()?, ports, p.protocol),
+        ways: r.0.key.ways_v6(src, rest.first_chunk()?, ports, p.protocol),
         upper,
         len,
         is_tcp,

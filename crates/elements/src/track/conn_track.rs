@@ -18,8 +18,8 @@ use super::table::{ConnTable, Found, millis};
 use super::table_user::{NO_TABLE, finish, is_asked, uses_table};
 use onefold_element::args::{AnyArg, Args};
 use onefold_element::{
-    BatchNeeds, ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, InspectCx,
-    Inspected, InspectedBatch, NO_HINT, Port, StateId, StateStore,
+    BatchNeeds, ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, FlowLeases,
+    InspectCx, Inspected, InspectedBatch, NO_FLOW_LEASE, NO_HINT, Port, StateId, StateStore,
 };
 use onefold_packet::{Packet, Pkt};
 
@@ -219,6 +219,7 @@ impl Element for ConnTrack {
         let t = store.get::<ConnTable>(self.outputs.table)?;
         Some(BatchNeeds {
             checksums: t.settings.checksum,
+            leases: t.gives_leases(),
         })
     }
 
@@ -226,6 +227,25 @@ impl Element for ConnTrack {
         match cx.store.get_mut::<ConnTable>(self.outputs.table) {
             Some(t) => t.refresh_batch(b, millis(cx.now), self.outputs.lets),
             None => 0,
+        }
+    }
+
+    #[inline]
+    fn leases<'a>(&self, store: &'a mut StateStore) -> Option<FlowLeases<'a>> {
+        store.get_mut::<ConnTable>(self.outputs.table)?.leases()
+    }
+
+    fn lease(&mut self, p: &Inspected<'_>, hint: u32, cx: &mut InspectCx<'_>) -> u32 {
+        match cx.store.get_mut::<ConnTable>(self.outputs.table) {
+            Some(t) => t.lease(p, hint, millis(cx.now), self.outputs.lets),
+            None => NO_FLOW_LEASE,
+        }
+    }
+
+    #[inline]
+    fn leased(&mut self, packets: u64, store: &mut StateStore) {
+        if let Some(t) = store.get_mut::<ConnTable>(self.outputs.table) {
+            t.count_established(packets);
         }
     }
 

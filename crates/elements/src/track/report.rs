@@ -12,7 +12,7 @@ impl ConnTable {
         all.sort_by_key(|(_, r)| r.key);
         let mut s = String::new();
         for (i, r) in all {
-            let left = (r.expires - now).div_ceil(1000);
+            let left = self.expires(i).saturating_sub(now).div_ceil(1000);
             let _ = writeln!(s, "{} {left}", self.describe_record(i, r));
         }
         s
@@ -65,7 +65,9 @@ impl State for ConnTable {
         for (i, r) in (0..).zip(&self.records) {
             if r.status & USED != 0 {
                 let what = self.describe_record(i, r);
-                let _ = writeln!(s, "{i} {what} until {} {:?}", r.expires, r.machine);
+                let n = self.noted.get(i as usize).copied().unwrap_or_default();
+                let _ = write!(s, "{i} {what} until {} {:?}", n.expires, r.machine);
+                let _ = writeln!(s, " {:?} {} {}", n.acks, n.end, n.reply);
             }
         }
         s

@@ -8,21 +8,20 @@ use super::tcp::{Machine, Step};
 use super::translate::{AllGiven, InHand, Leaves, Translations};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
-use onefold_element::NO_HINT;
+use onefold_element::{FlowLease, NO_HINT};
 use onefold_packet::Timestamp;
 use onefold_table::prefetch_near;
 use std::hash::BuildHasher;
 
-/// A connection. What rules have made of it stands elsewhere ([`Given`]): most tables have none of it.
+/// A connection: what does not change with each of its packets. What does is [`ConnTable::noted`]; what rules have
+/// made of it stands elsewhere ([`Given`]): most tables have none of it.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct Record {
     /// Of the packets of the original direction; where nothing is translated, of both.
     pub key: ConnKey,
     pub status: u8,
-    /// When it ends, in milliseconds of the clock.
-    pub expires: u64,
-    /// What TCP remembers; of UDP, when it is a stream ([`Record::stream`]).
+    /// What TCP remembers.
     pub machine: Machine,
 }
 
@@ -100,6 +99,10 @@ pub(super) struct ConnTable {
     index: HashTable<u32>,
     pub(super) hasher: RandomState,
     pub(super) records: Vec<Record>,
+    /// By record: when the connection ends, and what else changes with each packet; of UDP, up to when it is no stream
+    /// ([`FlowLease::limit`]). Whoever executes the chain notes packets here, too, while a lease runs. There may be
+    /// more of them than records, as numbers of leases must not come back.
+    pub(super) noted: Vec<FlowLease>,
     free: Vec<u32>,
     pub(super) given: AllGiven,
     pub(super) translations: Translations,
@@ -121,6 +124,7 @@ impl ConnTable {
             index: HashTable::new(),
             hasher: RandomState::default(),
             records: Vec::new(),
+            noted: Vec::new(),
             free: Vec::new(),
             given: AllGiven::default(),
             translations: Translations::default(),
@@ -198,6 +202,8 @@ impl ConnTable {
     fn known(&mut self, i: u32, p: &Tracked, reply: bool, now: u64) -> Option<Found> {
         let settings = &self.settings;
         let r = self.records.get_mut(i as usize)?;
+        let noted = self.noted.get_mut(i as usize)?;
+        noted.end();
         let seen_reply = r.status & SEEN_REPLY != 0;
         let state = match reply || seen_reply {
             true => ConnState::Established,
@@ -207,12 +213,13 @@ impl ConnTable {
         let step = match &p.upper {
             Upper::Tcp(s) => {
                 let mut assured = r.status & ASSURED != 0;
-                let step = (r.machine).step(s, reply, seen_reply, &mut assured, settings);
+                let to = (&mut *noted, &mut assured);
+                let step = (r.machine).step(s, reply, seen_reply, to, settings);
                 r.status |= if assured { ASSURED } else { 0 };
                 step
             }
             Upper::Udp => match seen_reply {
-                true if now > r.stream() => {
+                true if now > noted.limit() => {
                     r.status |= ASSURED;
                     Step::Lives(settings.udp_stream)
                 }
@@ -221,7 +228,7 @@ impl ConnTable {
             Upper::Icmp { .. } | Upper::Other => Step::Lives(stays(&p.key, settings)),
         };
         match step {
-            Step::Lives(ms) => r.expires = now.saturating_add(ms),
+            Step::Lives(ms) => noted.expires = now.saturating_add(ms),
             Step::Passes | Step::Ends => {}
             Step::Invalid => {
                 return Some(Found::Is(ConnClass::without(ConnState::Invalid), Some(i)));
@@ -245,13 +252,14 @@ impl ConnTable {
     }
 
     /// What a connection that begins with this packet remembers, and how long it stays; `None` if none can begin.
-    fn first(&self, p: &Tracked) -> Option<(Machine, u64)> {
+    fn first(&self, p: &Tracked) -> Option<(Machine, FlowLease, u64)> {
+        let none = FlowLease::default();
         Some(match &p.upper {
             Upper::Tcp(s) => Machine::begin(s, &self.settings)?,
-            Upper::Udp => (Machine::default(), self.settings.udp),
+            Upper::Udp => (Machine::default(), none, self.settings.udp),
             Upper::Icmp { asks: false } => return None,
             Upper::Icmp { asks: true } | Upper::Other => {
-                (Machine::default(), stays(&p.key, &self.settings))
+                (Machine::default(), none, stays(&p.key, &self.settings))
             }
         })
     }
@@ -278,7 +286,7 @@ impl ConnTable {
             }
             Leaves::Unknown => None,
         };
-        let Some((machine, stays)) = self.first(p) else {
+        let Some((machine, mut noted, stays)) = self.first(p) else {
             return Confirmed::Passes;
         };
         if let Some((_, new)) = &ends
@@ -294,16 +302,16 @@ impl ConnTable {
         }
         let (key, flipped) = ends.map_or((p.key, p.flipped), |(orig, _)| orig.key());
         let mark = self.in_hand.mark_of(key, flipped);
-        let mut record = Record {
+        let record = Record {
             key,
             status: USED | if flipped { FLIPPED } else { 0 },
-            expires: now.saturating_add(stays),
             machine,
         };
+        noted.expires = now.saturating_add(stays);
         if p.upper == Upper::Udp {
-            record.set_stream(now.saturating_add(STREAM_AFTER));
+            noted.set_limit(now.saturating_add(STREAM_AFTER));
         }
-        let i = self.enter(record);
+        let i = self.enter(record, noted);
         // a record that is used again has the mark that it had
         if mark != self.given.mark(i) {
             self.given.set_mark(i, mark);
@@ -322,7 +330,7 @@ impl ConnTable {
         self.records.len() - self.free.len()
     }
 
-    fn enter(&mut self, record: Record) -> u32 {
+    fn enter(&mut self, record: Record, noted: FlowLease) -> u32 {
         let i = match self.free.pop() {
             Some(i) => {
                 self.records[i as usize] = record;
@@ -333,6 +341,10 @@ impl ConnTable {
                 (self.records.len() - 1) as u32
             }
         };
+        match self.noted.get_mut(i as usize) {
+            Some(n) => n.renew(noted),
+            None => self.noted.push(noted),
+        }
         self.insert(i, &record.key);
         i
     }
@@ -374,17 +386,18 @@ impl ConnTable {
         };
         let settings = &self.settings;
         let r = self.records.get_mut(i as usize)?;
-        if now >= r.expires || r.status & SEEN_REPLY == 0 || p.to_itself {
+        let noted = self.noted.get_mut(i as usize)?;
+        if now >= noted.expires || r.status & SEEN_REPLY == 0 || p.to_itself {
             return None;
         }
         let reply = (r.status & FLIPPED != 0) != p.flipped;
         let class = ConnClass::established(reply, r.status & ASSURED != 0);
         let ms = match &p.upper {
             Upper::Tcp(s) if r.machine.is_plain(s) && class.assured => match may(class) {
-                true => r.machine.go_on(s, reply, settings),
+                true => r.machine.go_on(s, reply, noted, settings),
                 false => return None,
             },
-            Upper::Udp if (now > r.stream()) == class.assured => match may(class) {
+            Upper::Udp if (now > noted.limit()) == class.assured => match may(class) {
                 true if class.assured => settings.udp_stream,
                 true => settings.udp,
                 false => return None,
@@ -392,7 +405,7 @@ impl ConnTable {
             Upper::Icmp { .. } | Upper::Other if may(class) => stays(&p.key, settings),
             _ => return None,
         };
-        r.expires = now.saturating_add(ms);
+        noted.expires = now.saturating_add(ms);
         self.count(class);
         Some(i.wrapping_add(1))
     }
@@ -400,8 +413,10 @@ impl ConnTable {
     /// Connections with these hints will be refreshed soon: their memory is asked for.
     pub fn prefetch(&self, hints: &[u32]) {
         for hint in hints.iter().filter(|h| **h != NO_HINT) {
-            if let Some(r) = self.records.get(hint.wrapping_sub(1) as usize) {
+            let at = hint.wrapping_sub(1) as usize;
+            if let (Some(r), Some(n)) = (self.records.get(at), self.noted.get(at)) {
                 prefetch_near(r);
+                prefetch_near(n);
             }
         }
     }
@@ -430,7 +445,7 @@ impl ConnTable {
     /// The same, of a connection that has not ended. One that has is removed.
     pub(super) fn find(&mut self, key: &ConnKey, flipped: bool, now: u64) -> Option<(u32, bool)> {
         let (i, reply) = self.position(key, flipped)?;
-        if now < self.records.get(i as usize)?.expires {
+        if now < self.noted.get(i as usize)?.expires {
             return Some((i, reply));
         }
         self.remove(i);
@@ -460,6 +475,9 @@ impl ConnTable {
         }
         r.status = 0;
         let key = r.key;
+        if let Some(n) = self.noted.get_mut(i as usize) {
+            n.end();
+        }
         self.remove_entry(i, &key);
         let translation = self.given.take_translation(i);
         if let Some(by_reply) = self.forget_translation(translation) {
@@ -480,7 +498,9 @@ impl ConnTable {
         if self.records.is_empty() {
             return None;
         }
-        self.sweep = (self.sweep + 1) % self.records.len();
+        // no division: it takes as long as looking at a record
+        let next = self.sweep + 1;
+        self.sweep = if next < self.records.len() { next } else { 0 };
         Some(self.sweep as u32)
     }
 
@@ -489,11 +509,15 @@ impl ConnTable {
         for _ in 0..SWEPT {
             let Some(i) = self.next_swept() else { return };
             let r = self.records.get(i as usize);
-            if r.is_some_and(|r| r.status & USED != 0 && now >= r.expires) {
+            if r.is_some_and(|r| r.status & USED != 0) && self.has_ended(i, now) {
                 self.remove(i);
                 self.totals.expired += 1;
             }
         }
+    }
+
+    fn has_ended(&self, i: u32, now: u64) -> bool {
+        self.noted.get(i as usize).is_some_and(|n| now >= n.expires)
     }
 
     /// Makes room for one connection: one that has ended goes, or one that is not assured.
@@ -506,7 +530,7 @@ impl ConnTable {
             if r.status & USED == 0 {
                 continue;
             }
-            let ended = now >= r.expires;
+            let ended = self.has_ended(i, now);
             if ended || r.status & ASSURED == 0 {
                 self.remove(i);
                 match ended {
@@ -522,6 +546,7 @@ impl ConnTable {
     /// Forgets all connections.
     pub fn flush(&mut self) {
         (self.records, self.free) = (Vec::new(), Vec::new());
+        self.noted.iter_mut().for_each(FlowLease::end);
         self.index.clear();
         self.given = AllGiven::default();
         self.translations = Translations::default();
@@ -537,20 +562,12 @@ impl ConnTable {
     /// Those of them, by number.
     pub(super) fn live(&self, now: u64) -> impl Iterator<Item = (u32, &Record)> {
         let all = (0..).zip(&self.records);
-        all.filter(move |(_, r)| r.status & USED != 0 && now < r.expires)
-    }
-}
-
-impl Record {
-    /// When a connection of UDP is a stream, if it has been answered then. It stands where TCP has its numbers.
-    #[inline]
-    pub(super) fn stream(&self) -> u64 {
-        let [high, low] = self.machine.max_ack;
-        u64::from(high) << 32 | u64::from(low)
+        all.filter(move |(i, r)| r.status & USED != 0 && !self.has_ended(*i, now))
     }
 
-    fn set_stream(&mut self, at: u64) {
-        self.machine.max_ack = [(at >> 32) as u32, at as u32];
+    /// When a connection ends, in milliseconds of the clock.
+    pub(super) fn expires(&self, i: u32) -> u64 {
+        self.noted.get(i as usize).map_or(0, |n| n.expires)
     }
 }
 

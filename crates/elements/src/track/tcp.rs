@@ -6,6 +6,7 @@
 //! byte's leaves a connection established.
 
 use super::settings::Settings;
+use onefold_element::FlowLease;
 
 /// States, in the kernel's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -214,19 +215,15 @@ impl Segment {
     }
 }
 
-/// What is remembered of a connection.
+/// What is remembered of a connection that does not change with each segment. What does is in a [`FlowLease`] beside
+/// it: the highest acknowledgement that each side has sent, where [`ACKED`] says that there is one; the end of the last
+/// segment (of one that was ignored, or of one with ACK alone), and whether that was one of the reply direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Machine {
-    /// Highest acknowledgement that each side has sent, where [`ACKED`] says that there is one.
-    pub max_ack: [u32; 2],
-    /// End of the last segment (of one that was ignored, or of one with ACK alone).
-    pub last_end: u32,
     /// The state.
     pub state: State,
     /// The last segment.
     pub last: Kind,
-    /// It was one of the reply direction.
-    pub last_reply: bool,
     /// See the constants.
     pub flags: u8,
 }
@@ -237,7 +234,7 @@ const CLOSES: u8 = 1;
 const CHALLENGE: u8 = 4;
 /// Both sides have sent SYN.
 const SIMULTANEOUS: u8 = 8;
-/// `max_ack` of the original direction's side is set; shifted by one, of the other.
+/// The original direction's side has acknowledged something; shifted by one, the other.
 const ACKED: u8 = 16;
 
 /// What comes of a segment of a connection that is in the table.
@@ -257,8 +254,8 @@ pub(super) enum Step {
 
 impl Machine {
     /// The first segment of a connection; `None` if none can begin with it. With how long it stays.
-    pub fn begin(s: &Segment, settings: &Settings) -> Option<(Machine, u64)> {
-        let mut m = Machine::default();
+    pub fn begin(s: &Segment, settings: &Settings) -> Option<(Machine, FlowLease, u64)> {
+        let (mut m, mut noted) = (Machine::default(), FlowLease::default());
         let To::Is(state) = m.next(false, s.kind) else {
             return None;
         };
@@ -266,8 +263,8 @@ impl Machine {
             return None;
         }
         m.last = Kind::None;
-        m.enter(state, s, false);
-        Some((m, m.stays(false, settings)))
+        m.enter(state, s, false, &mut noted);
+        Some((m, noted, m.stays(false, settings)))
     }
 
     fn next(&self, reply: bool, kind: Kind) -> To {
@@ -297,9 +294,23 @@ impl Machine {
 
     /// [`Machine::step`] of a [plain](Machine::is_plain) segment of a connection that is assured.
     #[inline]
-    pub fn go_on(&mut self, s: &Segment, reply: bool, settings: &Settings) -> u64 {
-        self.enter(State::Established, s, reply);
+    pub fn go_on(
+        &mut self,
+        s: &Segment,
+        reply: bool,
+        noted: &mut FlowLease,
+        settings: &Settings,
+    ) -> u64 {
+        self.enter(State::Established, s, reply, noted);
         settings.tcp[State::Established as usize]
+    }
+
+    /// Would [`Machine::go_on`] change nothing but what is noted, for [plain](Machine::is_plain) segments that go this
+    /// way? One has come before, and the last segment was one.
+    pub fn is_noted(&self, reply: bool) -> bool {
+        self.is_established()
+            && self.last == Kind::Ack
+            && self.flags & ACKED << u8::from(reply) != 0
     }
 
     /// A segment of a connection in the table. `assured` may be set by it.
@@ -308,27 +319,27 @@ impl Machine {
         s: &Segment,
         reply: bool,
         seen_reply: bool,
-        assured: &mut bool,
+        (noted, assured): (&mut FlowLease, &mut bool),
         settings: &Settings,
     ) -> Step {
         let (mut old, kind) = (self.state, s.kind);
         let mut new = match self.next(reply, kind) {
             To::Invalid => return Step::Invalid,
             To::Is(State::SynSent) if matches!(old, State::TimeWait | State::Close) => {
-                let reset = self.last_reply == reply && self.last == Kind::Rst;
+                let reset = noted.reply == reply && self.last == Kind::Rst;
                 if self.flags & (CLOSES | CLOSES << 1) != 0 || reset {
                     return Step::Reopens;
                 }
-                self.ignore(s, reply);
+                self.ignore(s, reply, noted);
                 return Step::Passes;
             }
             To::Ignored => {
                 let answers = kind == Kind::SynAck
                     && self.last == Kind::Syn
-                    && self.last_reply != reply
-                    && s.ack == self.last_end;
+                    && noted.reply != reply
+                    && s.ack == noted.end;
                 if !answers {
-                    self.ignore(s, reply);
+                    self.ignore(s, reply, noted);
                     return Step::Passes;
                 }
                 // a SYN that was ignored is acknowledged: the ends are in step, and so is the table from now on
@@ -343,7 +354,7 @@ impl Machine {
                 if old == State::LastAck
                     && kind == Kind::Ack
                     && self.last == Kind::Syn
-                    && self.last_reply != reply
+                    && noted.reply != reply
                     && self.flags & CHALLENGE != 0 =>
             {
                 self.flags &= !CHALLENGE;
@@ -354,11 +365,11 @@ impl Machine {
                 new = State::Established;
             }
             State::Close if kind == Kind::Rst => {
-                new = self.reset(s, reply, *assured);
+                new = self.reset(s, (reply, *assured), noted);
             }
             _ => {}
         }
-        self.enter(new, s, reply);
+        self.enter(new, s, reply, noted);
         if !seen_reply {
             if kind == Kind::Rst {
                 return Step::Ends;
@@ -377,13 +388,13 @@ impl Machine {
     }
 
     /// The state behind a reset.
-    fn reset(&self, s: &Segment, reply: bool, assured: bool) -> State {
+    fn reset(&self, s: &Segment, (reply, assured): (bool, bool), noted: &FlowLease) -> State {
         if self.flags & ACKED << u8::from(!reply) == 0 {
             return State::Close;
         }
         let established = self.state == State::Established && assured;
-        let train = self.last == Kind::Ack && self.last_reply == reply && s.seq == self.last_end;
-        match !established || s.seq == self.max_ack[usize::from(!reply)] || train {
+        let train = self.last == Kind::Ack && noted.reply == reply && s.seq == noted.end;
+        match !established || s.seq == noted.acks[usize::from(!reply)] || train {
             true => State::Close,
             false => self.state,
         }
@@ -391,13 +402,13 @@ impl Machine {
 
     /// The connection is in this state.
     #[inline]
-    fn enter(&mut self, state: State, s: &Segment, reply: bool) {
+    fn enter(&mut self, state: State, s: &Segment, reply: bool, noted: &mut FlowLease) {
         if s.kind == Kind::Ack {
-            self.last_end = s.end;
+            noted.end = s.end;
         }
         if s.acks {
             let (max, is) = (
-                &mut self.max_ack[usize::from(reply)],
+                &mut noted.acks[usize::from(reply)],
                 ACKED << u8::from(reply),
             );
             let later = s.ack.wrapping_sub(*max) as i32 > 0;
@@ -409,17 +420,17 @@ impl Machine {
         if state == State::FinWait && self.state != state {
             self.flags |= CLOSES << u8::from(reply);
         }
-        (self.state, self.last, self.last_reply) = (state, s.kind, reply);
+        (self.state, self.last, noted.reply) = (state, s.kind, reply);
     }
 
     /// A segment that may show that the table is out of step is remembered.
-    fn ignore(&mut self, s: &Segment, reply: bool) {
+    fn ignore(&mut self, s: &Segment, reply: bool, noted: &mut FlowLease) {
         if s.kind == Kind::Syn && !reply {
             self.flags &= !(CHALLENGE | SIMULTANEOUS);
             if self.state == State::LastAck {
                 self.flags |= CHALLENGE;
             }
         }
-        (self.last, self.last_reply, self.last_end) = (s.kind, reply, s.end);
+        (self.last, noted.reply, noted.end) = (s.kind, reply, s.end);
     }
 }

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 mod batch;
+mod leases;
 mod marks;
 mod usual;
 

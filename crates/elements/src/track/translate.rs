@@ -392,8 +392,7 @@ impl ConnTable {
                 src: x.new.src,
                 ..*e
             };
-            let lives = self.records.get(x.record as usize);
-            if range.has(&found, Side::Src) && lives.is_some_and(|r| now < r.expires) {
+            if range.has(&found, Side::Src) && now < self.expires(x.record) {
                 return Some(found);
             }
             next = x.older;

@@ -63,6 +63,14 @@ pub(crate) struct BatchMeta {
     pub longer: bool,
     /// What packets' actions may well be.
     pub usual: Usual,
+    /// Which are [plain](crate::flow::plain), if that has been asked: a bit each.
+    pub plain: u64,
+    /// Of plain packets of TCP, acknowledgements and sequence numbers behind their last bytes.
+    pub acks: [u32; GROUP],
+    /// See [`BatchMeta::acks`].
+    pub ends: [u32; GROUP],
+    /// Which [ways](crate::flow::batch_way) packets go together.
+    pub ways: [u32; GROUP],
     /// Of [long](BatchMeta::long) keys both addresses: a key's words behind its first one. Behind all that short keys need.
     pub addresses: [[u64; KEY - 1]; GROUP],
 }
@@ -79,6 +87,10 @@ impl Default for BatchMeta {
             long: 0,
             longer: false,
             usual: Usual::default(),
+            plain: 0,
+            acks: [0; GROUP],
+            ends: [0; GROUP],
+            ways: [0; GROUP],
             sinks: [NO_SINK; GROUP],
             keys: [[0; 2]; GROUP],
             addresses: [[0; KEY - 1]; GROUP],

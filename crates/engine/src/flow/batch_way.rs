@@ -1,7 +1,9 @@
 //! Composed actions in the form in which packets go through them together ([`crate::flow::inspect_batch`]).
 
 use crate::flow::fused_way::Fused;
+use crate::simd::HEAD_AT;
 use onefold_element::BatchNeeds;
+use onefold_packet::wire::ipv4;
 
 /// A way that packets go together: what is asked of it for each packet.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +27,8 @@ pub(crate) struct BatchWay {
     pub sees_trimmed: bool,
     /// The element needs [checksums](onefold_element::InspectedBatch::right).
     pub checksums: bool,
+    /// The element gives leases, and packets are where [plain](crate::flow::plain) ones are looked for.
+    pub leases: bool,
 }
 
 /// No way.
@@ -42,6 +46,7 @@ impl BatchWay {
         trims: false,
         sees_trimmed: false,
         checksums: false,
+        leases: false,
     };
     #[inline(always)]
     pub fn is_one(&self) -> bool {
@@ -61,6 +66,7 @@ impl BatchWay {
             trims: f.trims,
             sees_trimmed: f.trimmed == 0,
             checksums: needs.checksums,
+            leases: needs.leases && f.l3 == HEAD_AT as u16 && usize::from(a.header) == ipv4::LEN,
         }
     }
 }

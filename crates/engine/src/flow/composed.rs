@@ -63,6 +63,8 @@ pub(crate) struct ComposedTable {
     /// Of these the ones that packets go [together](crate::flow::inspect_batch).
     batched: Vec<BatchWay>,
     any_batched: bool,
+    /// Of these, elements give leases to some, and want checksums to be right.
+    leases: Option<bool>,
     pub fused: FusedWays,
     names: HashMap<Box<[Part]>, u32>,
 }
@@ -122,6 +124,12 @@ impl ComposedTable {
         self.any_batched
     }
 
+    /// Are flows of any leased; if so, have checksums to be right?
+    #[inline(always)]
+    pub fn leases(&self) -> Option<bool> {
+        self.leases
+    }
+
     /// Has this packet room for what is written on a way?
     #[inline(always)]
     pub fn fits(&self, way: u32, p: &Packet) -> bool {
@@ -141,6 +149,9 @@ impl ComposedTable {
                 && let Some(t) = self.batched.get_mut(number.wrapping_sub(COMPOSED) as usize)
             {
                 (*t, self.any_batched) = (BatchWay::of(*n, w, goes), true);
+                if t.leases {
+                    self.leases = Some(self.leases == Some(true) || t.checksums);
+                }
             }
         }
     }
@@ -179,6 +190,7 @@ impl ComposedTable {
         self.fused_ways.clear();
         self.batched.clear();
         self.any_batched = false;
+        self.leases = None;
         self.fused.clear();
         self.names.clear();
     }

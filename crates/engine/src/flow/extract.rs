@@ -203,7 +203,7 @@ fn ask_buckets<const LONG: bool, W: Wide>(
 
 /// Lanes of a group's, from this one on.
 #[inline(always)]
-fn row<T>(all: &mut [T; GROUP], first: usize) -> &mut [T; ROW] {
+pub(crate) fn row<T>(all: &mut [T; GROUP], first: usize) -> &mut [T; ROW] {
     &mut all.as_chunks_mut().0[first / ROW % (GROUP / ROW)]
 }
 

@@ -87,6 +87,21 @@ pub(crate) struct WayTally {
 }
 
 impl WayTally {
+    /// So many packets more, of so many bytes, and so many as their IP headers say.
+    #[inline(always)]
+    pub fn add(&mut self, packets: u64, bytes: u64, ip_bytes: u64, way: &Fused) {
+        *self = WayTally {
+            packets: self.packets + packets,
+            bytes: self.bytes + bytes,
+            ends: self.ends
+                + match way.trims {
+                    true => ip_bytes + packets * u64::from(way.l3),
+                    false => bytes,
+                },
+            ip_bytes: self.ip_bytes + ip_bytes,
+        };
+    }
+
     /// Bytes that an action counts.
     fn bytes_at(&self, part: &FusedPart) -> u64 {
         let all = if part.trimmed { self.ends } else { self.bytes };

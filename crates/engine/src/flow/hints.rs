@@ -20,6 +20,9 @@ pub(crate) fn hint(table: &Table, slot: Slot, which: u8) -> u32 {
     table.get(slot).map_or(NO_HINT, |l| hint_of(l, which))
 }
 
+/// Which of an entry's hints is in fact a [lease](onefold_element::FlowLease), of a way whose only element gives them.
+pub(crate) const LEASE: u8 = 1;
+
 /// What one of them has said of the flow of an entry at hand.
 #[inline(always)]
 pub(crate) fn hint_of(entry: &Entry, which: u8) -> u32 {

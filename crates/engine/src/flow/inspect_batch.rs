@@ -3,25 +3,26 @@
 //! Where the only element on a [way that is written once](crate::flow::fused_way) keeps hints with flows' entries, and
 //! nothing is written, what is left for a packet is its hint: the element is handed packets one behind the other, as
 //! far as they have such ways and are that element's. Those that it lets pass are counted way by way, and leave as
-//! packets do that no element looks at. The first one that it does not let pass goes its way as before
+//! packets do that no element looks at; where the element leases flows ([`crate::flow::leased`]), packets of theirs are
+//! not handed over any more. The first one that it does not let pass goes its way as before
 //! ([`crate::flow::in_place`]), one by one, and those behind it are handed over again.
 //!
 //! [`Element::inspect_batch`]: onefold_element::Element::inspect_batch
 
 use crate::flow::batch_drain::BatchDrain;
 use crate::flow::batch_list::BatchList;
-use crate::flow::fused_way::{Fused, WayTally};
-use crate::flow::hints::hint_of;
+use crate::flow::batch_meta::BatchMeta;
+use crate::flow::fused_way::Fused;
+use crate::flow::hints::{LEASE, hint_of, set_hint};
 use crate::flow::in_place_way::HINTS;
 use crate::flow::rewrite_template::NO_SINK;
 use crate::flow::runner::FlowRunner;
 use crate::flow::steps::Steps;
 use crate::flow::table::Entry;
-use crate::flow::transmit::count_known;
 use crate::flow::wave::LONGEST;
 use crate::simd::bits::{each_bit, first_bits};
 use crate::simd::{GROUP, Wide};
-use onefold_element::{BatchNeeds, InspectCx, Inspected, InspectedBatch, NO_HINT};
+use onefold_element::{BatchNeeds, InspectCx, Inspected, InspectedBatch, NO_FLOW_LEASE, NO_HINT};
 use onefold_nat::NO_LEASE;
 use onefold_packet::wire::ipv4;
 
@@ -86,23 +87,14 @@ impl BatchTurns {
     }
 }
 
-/// What there is to know of packets that are handed over, by number in the run.
-struct Run {
-    ways: [u32; GROUP],
-    /// Bytes of each.
-    lens: [u32; GROUP],
-    /// To where it is to end.
-    ends: [u32; GROUP],
-    totals: [u32; GROUP],
-    /// Which end sooner than they did: a bit each.
-    trimmed: u64,
-}
-
 /// A packet that is handed over.
 struct BatchItem<'a> {
     way: u32,
     node: u16,
     hint: u32,
+    /// Its flow has, or may get, a lease, which it is noted in; and its entry has one.
+    leases: bool,
+    leased: bool,
     seen: Inspected<'a>,
     end: u32,
     /// Its checksum is right, if that is asked for.
@@ -134,6 +126,7 @@ impl FlowRunner {
         let mut at = from;
         // Bound: each round takes a packet, and those behind it are another element's
         while at < upto {
+            at += self.go_leased(wide, (at, upto), (long, stale), packets);
             let (went, handed_over) = self.inspect_run(wide, (at, upto), (long, stale), packets);
             at += went;
             if went == 0 || went < handed_over {
@@ -158,28 +151,23 @@ impl FlowRunner {
         }
         let rest = packets.rest();
         let most = upto.min(GROUP).saturating_sub(from).min(rest.len());
-        let mut run = Run {
-            ways: [0; GROUP],
-            lens: [0; GROUP],
-            ends: [0; GROUP],
-            totals: [0; GROUP],
-            trimmed: 0,
-        };
-        let (mut seen, mut hints) = (BatchList::new(), [NO_HINT; GROUP]);
+        let (mut seen, mut hints, mut ends) = (BatchList::new(), [NO_HINT; GROUP], [0; GROUP]);
         let (mut n, mut node, mut right) = (0, 0, None);
+        // those that end sooner than they did, and those whose flows may be leased: a bit each
+        let (mut trimmed, mut plain) = (0u64, 0u64);
         // Loops over indices: adapters may not be inlined. Bound: the group
         while n < most {
             let Some(x) = self.batch_item(wide, from + n, (long, stale), rest[n].data()) else {
                 break;
             };
-            if n > 0 && x.node != node {
+            if n > 0 && (x.node != node || x.leased) {
                 break;
             }
             node = x.node;
-            let len = rest[n].len() as u32;
-            (run.ways[n], run.lens[n], run.ends[n]) = (x.way, len, x.end);
-            run.totals[n] = self.meta.totals[from + n];
-            run.trimmed |= u64::from(x.end < len) << n;
+            let i = (from + n) % GROUP;
+            (self.meta.ways[i], ends[n]) = (x.way, x.end);
+            trimmed |= u64::from(x.end < self.meta.lens[i]) << n;
+            plain |= u64::from(x.leases) << n;
             if let Some(is) = x.right {
                 right = Some(right.unwrap_or(0) | u64::from(is) << n);
             }
@@ -207,8 +195,12 @@ impl FlowRunner {
         if went == 0 {
             return (0, n);
         }
-        each_bit!(run.trimmed & first_bits(went), k, {
-            rest[k].keep(run.ends[k] as usize);
+        if plain & first_bits(went) != 0 {
+            let told = (seen.items(), &hints[..n]);
+            self.lease_each((node, from), plain & first_bits(went), told);
+        }
+        each_bit!(trimmed & first_bits(went), k, {
+            rest[k].keep(ends[k] as usize);
         });
         #[cfg(debug_assertions)]
         for (p, leaves) in rest.iter().zip(leave).take(went) {
@@ -219,7 +211,8 @@ impl FlowRunner {
                 self.table.mark(self.meta.slots[k % GROUP]);
             }
         }
-        self.batch_leaves(wide, &run, went, packets);
+        self.stats.inspected_in_batches += went as u64;
+        self.batch_leaves(wide, (from, from + went), packets);
         (went, n)
     }
 
@@ -234,7 +227,7 @@ impl FlowRunner {
     ) -> Option<BatchItem<'a>> {
         let (i, meta) = (i % GROUP, &*self.meta);
         let l = self.table.get(meta.slots[i])?;
-        if stale && !self.is_entry_of(l, i, long) {
+        if stale && !is_entry_of(l, meta, i, long) {
             return None;
         }
         let (action, lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
@@ -259,6 +252,8 @@ impl FlowRunner {
             way: w.way,
             node: w.node,
             hint: hint_of(l, w.hint),
+            leases: w.leases & (meta.plain >> i & 1 == 1),
+            leased: w.leases & (meta.plain >> i & 1 == 1) & (hint_of(l, LEASE) != NO_FLOW_LEASE),
             seen: Inspected {
                 net,
                 header,
@@ -271,59 +266,67 @@ impl FlowRunner {
         })
     }
 
-    /// Is this still the entry of a packet of the group?
-    #[inline(always)]
-    fn is_entry_of(&self, l: &Entry, i: usize, long: u64) -> bool {
-        let (i, meta) = (i % GROUP, &*self.meta);
-        let [a, b] = meta.keys[i];
-        let same = (l.0[0] ^ a) | (l.0[1] ^ b) == 0;
-        same && (long >> i & 1 == 0 || l.0[2..5] == meta.addresses[i][1..])
+    /// Packets of a group, by number from `from` on, have been let pass with these hints: the flows of plain ones are
+    /// leased, a bit each by number in the run.
+    #[cold]
+    #[inline(never)]
+    fn lease_each(
+        &mut self,
+        (node, from): (u16, usize),
+        which: u64,
+        (seen, hints): (&[Inspected<'_>], &[u32]),
+    ) {
+        let graph = &mut self.runner.graph;
+        each_bit!(which, k, {
+            let (Some(p), Some(hint)) = (seen.get(k), hints.get(k)) else {
+                break;
+            };
+            let mut cx = InspectCx {
+                now: graph.core.now,
+                store: &mut graph.store,
+                hint: None,
+            };
+            let lease = graph.core.lease(node.into(), p, *hint, &mut cx);
+            if lease != NO_FLOW_LEASE {
+                let slot = self.meta.slots[(from + k) % GROUP];
+                set_hint(&mut self.table, slot, LEASE, lease);
+            }
+        });
     }
 
-    /// The first ones of a run have been let pass: they are counted, and leave.
-    #[inline(always)]
-    fn batch_leaves(
+    /// For debug builds: packets of leased flows from number `from` of the group to before `upto` would be let pass.
+    #[cfg(debug_assertions)]
+    pub(crate) fn check_leased(
         &mut self,
-        wide: impl Wide,
-        run: &Run,
-        went: usize,
-        packets: &mut BatchDrain<'_>,
+        (from, upto): (usize, usize),
+        (long, stale): (u64, bool),
+        packets: &[onefold_packet::Pkt],
     ) {
-        self.flush();
-        let mut sinks = [NO_SINK; GROUP];
-        let mut left = first_bits(went);
-        let fused = &mut self.composed.fused;
-        // Bound: a way less each time
-        while left != 0 {
-            let way = run.ways[left.trailing_zeros() as usize % GROUP];
-            let those = wide.same(&run.ways, way) & left;
-            left &= !those;
-            let (Some(f), Some(t)) = (
-                fused.ways.get(way as usize),
-                fused.tallies.get_mut(way as usize),
-            ) else {
-                continue;
+        for (i, p) in (from..upto).zip(packets) {
+            let any = crate::simd::any::Any;
+            let Some(x) = self.batch_item(any, i, (long, stale), p.data()) else {
+                break;
             };
-            wide.set(f.sink, those, &mut sinks);
-            if t.packets == 0 {
-                fused.dirty.push(way);
+            if !x.leased {
+                break;
             }
-            *t = WayTally {
-                packets: t.packets + u64::from(those.count_ones()),
-                bytes: t.bytes + u64::from(wide.sum(&run.lens, those)),
-                ends: t.ends + u64::from(wide.sum(&run.ends, those)),
-                ip_bytes: t.ip_bytes + u64::from(wide.sum(&run.totals, those)),
+            let unsummed = x.seen.protocol == 17 && x.seen.net.get(26..28) == Some(&[0; 2]);
+            assert!(x.right != Some(false) || unsummed, "a wrong checksum");
+            let (slot, node) = (self.meta.slots[i], u32::from(x.node));
+            let had = self.table.get(slot).map_or(0, |l| hint_of(l, LEASE));
+            let graph = &mut self.runner.graph;
+            let now = graph.core.now.nanos().max(0) as u64 / 1_000_000;
+            let all = graph.core.leases(node, &mut graph.store).expect("leases");
+            let mut noted = all.all.get(x.hint.wrapping_sub(1) as usize).copied();
+            let runs = (noted.as_mut()).is_some_and(|l| l.note(had, now, &all.stays, (0, 0)));
+            let mut cx = InspectCx {
+                now: graph.core.now,
+                store: &mut graph.store,
+                hint: None,
             };
+            // one that runs is the one that the element would give
+            assert!(!runs || graph.core.lease(node, &x.seen, x.hint, &mut cx) == had);
         }
-        let n = went as u64;
-        self.stats.composed += n;
-        self.stats.in_place += n;
-        self.stats.written_once += n;
-        self.stats.inspected_in_batches += n;
-        count_known(&mut self.stats, &mut self.runner, n, 0);
-        let out = &mut self.runner.graph.out;
-        out.sent += n;
-        packets.send(sinks.get(..went).unwrap_or_default(), &mut out.transmitted);
     }
 
     /// For debug builds: packets that are handed over are what the element would find in the packets that it would be
@@ -344,6 +347,15 @@ impl FlowRunner {
         }
         leave
     }
+}
+
+/// Is this still the entry of a packet of the group?
+#[inline(always)]
+pub(crate) fn is_entry_of(l: &Entry, meta: &BatchMeta, i: usize, long: u64) -> bool {
+    let i = i % GROUP;
+    let [a, b] = meta.keys[i];
+    let same = (l.0[0] ^ a) | (l.0[1] ^ b) == 0;
+    same && (long >> i & 1 == 0 || l.0[2..5] == meta.addresses[i][1..])
 }
 
 /// [`InspectedBatch::right`] of a packet whose IP header begins at `l3`, has so many bytes, and says that so many

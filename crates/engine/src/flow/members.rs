@@ -56,6 +56,15 @@ impl<N: Copy> Columns<N> {
     }
 }
 
+/// Words of an IPv4 packet that are columns, and of what is behind it that are columns, too.
+pub(crate) const COLUMNS_V4: usize = COLUMNS;
+
+/// The words of sixteen IPv4 packets behind 14 bytes, as far as they are columns.
+#[inline(always)]
+pub(crate) fn words_v4<W: Wide>(wide: W, windows: &[&[u8; WINDOW]; ROW]) -> [W::N; COLUMNS_V4] {
+    six(wide, &wide.columns(windows), &wide.edges(windows))
+}
+
 /// Sixteen packets: their first bytes, columns of their headers, words around these, and the columns of IPv6, if there
 /// are any. References to each: what is told apart by number is in memory, and what is one value with it would be, too.
 #[derive(Clone, Copy)]

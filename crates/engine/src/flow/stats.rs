@@ -15,6 +15,8 @@ pub struct FlowStats {
     pub written_once: u64,
     /// Of these the ones that an element inspected together with others.
     pub inspected_in_batches: u64,
+    /// Of packets on composed actions' ways the ones that were noted in [leases](onefold_element::FlowLease).
+    pub leased: u64,
     /// Packets that an entry could have been there for.
     pub misses: u64,
     /// Packets that had their action applied at the entry and went on behind a write-out or an element that was

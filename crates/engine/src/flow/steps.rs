@@ -147,6 +147,15 @@ macro_rules! steps {
             ) -> usize {
                 r.inspect_batch(wide, range, of, packets)
             }
+            /// [`crate::flow::plain::plain`].
+            fn plain[](
+                wide,
+                packets: &Windows<'_>,
+                meta: &mut BatchMeta,
+                sums: bool,
+            ) -> u64 {
+                crate::flow::plain::plain(wide, packets, meta, sums)
+            }
             /// [`FlowRunner::apply_grouped`].
             fn apply_grouped[](
                 wide,

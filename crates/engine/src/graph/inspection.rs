@@ -1,7 +1,9 @@
 //! Elements that look at packets without being given them.
 
 use crate::graph::core::Core;
-use onefold_element::{BatchNeeds, InspectCx, Inspected, InspectedBatch, StateStore};
+use onefold_element::{
+    BatchNeeds, FlowLeases, InspectCx, Inspected, InspectedBatch, NO_FLOW_LEASE, StateStore,
+};
 
 impl Core {
     /// Does an element implement [`Element::inspect`]?
@@ -45,6 +47,40 @@ impl Core {
     ) -> usize {
         let elem = (self.nodes.get_mut(node as usize)).and_then(|n| n.elem.as_mut());
         elem.map_or(0, |e| e.inspect_batch(b, cx).min(b.packets.len()))
+    }
+
+    /// [`Element::leases`].
+    ///
+    /// [`Element::leases`]: onefold_element::Element::leases
+    #[inline(always)]
+    pub fn leases<'a>(&self, node: u32, store: &'a mut StateStore) -> Option<FlowLeases<'a>> {
+        let elem = self.nodes.get(node as usize).and_then(|n| n.elem.as_ref());
+        elem.and_then(|e| e.leases(store))
+    }
+
+    /// [`Element::lease`].
+    ///
+    /// [`Element::lease`]: onefold_element::Element::lease
+    pub fn lease(
+        &mut self,
+        node: u32,
+        p: &Inspected<'_>,
+        hint: u32,
+        cx: &mut InspectCx<'_>,
+    ) -> u32 {
+        let elem = (self.nodes.get_mut(node as usize)).and_then(|n| n.elem.as_mut());
+        elem.map_or(NO_FLOW_LEASE, |e| e.lease(p, hint, cx))
+    }
+
+    /// [`Element::leased`].
+    ///
+    /// [`Element::leased`]: onefold_element::Element::leased
+    #[inline(always)]
+    pub fn leased(&mut self, node: u32, packets: u64, store: &mut StateStore) {
+        let elem = (self.nodes.get_mut(node as usize)).and_then(|n| n.elem.as_mut());
+        if let Some(e) = elem {
+            e.leased(packets, store);
+        }
     }
 
     /// [`Element::prefetch_flows`].

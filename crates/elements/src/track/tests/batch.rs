@@ -12,11 +12,12 @@ use proptest::prelude::*;
 
 /// Everything that can be told apart of a table.
 fn all_of(t: &ConnTable) -> String {
-    format!("{} {:?} {:?}", State::summary(t), t.totals, t.records)
+    let (records, noted) = (&t.records, &t.noted);
+    format!("{} {:?} {records:?} {noted:?}", State::summary(t), t.totals)
 }
 
 /// What whoever knows where headers are hands over; `None` of what may not be handed over.
-fn inspected(net: &[u8]) -> Option<Inspected<'_>> {
+pub(super) fn inspected(net: &[u8]) -> Option<Inspected<'_>> {
     let word = |at: usize| {
         Some(usize::from(u16::from_be_bytes([
             *net.get(at)?,
@@ -94,7 +95,7 @@ const FIRST: [fn(ConnClass) -> bool; 4] = [
 ];
 
 /// A packet of one of few flows. Most are of the usual kinds.
-fn any_packet() -> impl Strategy<Value = Vec<u8>> {
+pub(super) fn any_packet() -> impl Strategy<Value = Vec<u8>> {
     let kind = prop::sample::select(vec![6u8, 6, 6, 17, 17, 1]);
     let flags = prop::sample::select(vec![
         ACK,

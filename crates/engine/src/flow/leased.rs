@@ -1,0 +1,213 @@
+//! Packets of leased flows ([`onefold_element::FlowLease`]), many at a time: no element is asked.
+//!
+//! Where the only element on a [way that packets go together](crate::flow::batch_way) leases a flow, the flow's entry
+//! has the lease, and what its packets leave behind is noted in it, for those that are [plain](crate::flow::plain). All
+//! that is left to be asked of a packet is whether its lease runs. Any other packet, and whatever comes behind it,
+//! waits until the element has seen it: it may end leases.
+
+use crate::flow::batch_drain::BatchDrain;
+use crate::flow::hints::{LEASE, hint_of};
+use crate::flow::inspect_batch::is_entry_of;
+use crate::flow::rewrite_template::NO_SINK;
+use crate::flow::runner::FlowRunner;
+use crate::flow::steps::Steps;
+use crate::flow::transmit::count_known;
+use crate::flow::wave::LONGEST;
+use crate::flow::windows::Windows;
+use crate::simd::bits::{each_bit, first_bits};
+use crate::simd::{GROUP, HEAD_AT, Wide};
+use onefold_element::{FlowLease, LEASE_KINDS, NO_FLOW_LEASE};
+use onefold_nat::NO_LEASE;
+use onefold_packet::Timestamp;
+use onefold_table::prefetch;
+
+/// Packets of one element's flows, one behind the other, by number in the group.
+struct LeasedRun {
+    /// Where the leases are, and what is to be known of each.
+    at: [u32; GROUP],
+    leases: [u32; GROUP],
+    /// Packets that end sooner than they did: a bit each.
+    trimmed: u64,
+    /// Behind the last one.
+    end: usize,
+}
+
+/// Milliseconds of the clock, as leases have them.
+#[inline(always)]
+fn millis(t: Timestamp) -> u64 {
+    t.nanos().max(0) as u64 / 1_000_000
+}
+
+impl FlowRunner {
+    /// It is told which packets of a group are plain, if these `may` go together, and flows are leased.
+    #[inline(always)]
+    pub(crate) fn tell_plain(&mut self, wide: impl Steps, packets: &Windows<'_>, may: bool) {
+        self.meta.plain = match self.composed.leases() {
+            Some(sums) if may => wide.plain(packets, &mut self.meta, sums),
+            _ => 0,
+        };
+    }
+
+    /// Packets of a group from number `from` on, up to `upto`, whose leases run leave, up to the first one whose does
+    /// not: how many. `long` and `stale` as for [`FlowRunner::inspect_batch`].
+    #[inline(always)]
+    pub(crate) fn go_leased(
+        &mut self,
+        wide: impl Wide,
+        (from, upto): (usize, usize),
+        (long, stale): (u64, bool),
+        packets: &mut BatchDrain<'_>,
+    ) -> usize {
+        if from >= GROUP || self.meta.plain >> from & 1 == 0 {
+            return 0;
+        }
+        if !self.holds() || self.runner.graph.out.traced {
+            return 0;
+        }
+        let Some(node) = self.leased_node(from) else {
+            return 0;
+        };
+        let rest = packets.rest();
+        let upto = upto.min(GROUP).min(from + rest.len());
+        #[cfg(debug_assertions)]
+        self.check_leased((from, upto), (long, stale), rest);
+        let graph = &mut self.runner.graph;
+        let now = millis(graph.core.now);
+        let Some(all) = graph.core.leases(node.into(), &mut graph.store) else {
+            return 0;
+        };
+        let (leases, stays) = (all.all, all.stays);
+        let mut run = LeasedRun {
+            at: [0; GROUP],
+            leases: [NO_FLOW_LEASE; GROUP],
+            trimmed: 0,
+            end: from,
+        };
+        let meta = &mut *self.meta;
+        // Loops over indices: adapters may not be inlined. Bound: the group, here and below
+        while run.end < upto && meta.plain >> run.end & 1 == 1 {
+            let i = run.end % GROUP;
+            let Some(l) = self.table.get(meta.slots[i]) else {
+                break;
+            };
+            let (action, lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
+            let Some(w) = self.composed.batched(action) else {
+                break;
+            };
+            let other = !w.leases | (w.node != node) | (lease != NO_LEASE);
+            let len = meta.lens[i];
+            if other || len > LONGEST as u32 || stale && !is_entry_of(l, &*meta, i, long) {
+                break;
+            }
+            run.at[i] = hint_of(l, w.hint).wrapping_sub(1);
+            run.leases[i] = hint_of(l, LEASE);
+            if let Some(l) = leases.get(run.at[i] as usize) {
+                prefetch(l);
+            }
+            meta.ways[i] = w.way;
+            run.trimmed |= u64::from(w.trims & (meta.totals[i] + (HEAD_AT as u32) < len)) << i;
+            run.end += 1;
+        }
+        let noted = (&meta.acks, &meta.ends);
+        let to = note_each(leases, &run, (from, now), &stays, noted);
+        let went = to - from;
+        if went == 0 {
+            return 0;
+        }
+        graph
+            .core
+            .leased(node.into(), went as u64, &mut graph.store);
+        let trimmed = run.trimmed & first_bits(to) & !first_bits(from);
+        each_bit!(trimmed, k, {
+            rest[k - from].keep(HEAD_AT + self.meta.totals[k] as usize);
+        });
+        if self.table.crowded() {
+            for k in from..to {
+                self.table.mark(self.meta.slots[k % GROUP]);
+            }
+        }
+        self.stats.leased += went as u64;
+        self.batch_leaves(wide, (from, to), packets);
+        went
+    }
+
+    /// The element that has leased the flow of a packet of the group, if one has.
+    #[inline(always)]
+    fn leased_node(&self, i: usize) -> Option<u16> {
+        let l = self.table.get(self.meta.slots[i % GROUP])?;
+        let w = self.composed.batched(l.0[5] as u32)?;
+        (w.leases && hint_of(l, LEASE) != NO_FLOW_LEASE).then_some(w.node)
+    }
+
+    /// Packets from number `from` of the group to before `to`, whose [ways](crate::flow::batch_meta::BatchMeta::ways)
+    /// are written down, have been let pass: they are counted, and leave.
+    #[inline(always)]
+    pub(crate) fn batch_leaves(
+        &mut self,
+        wide: impl Wide,
+        (from, to): (usize, usize),
+        packets: &mut BatchDrain<'_>,
+    ) {
+        self.flush();
+        let mut sinks = [NO_SINK; GROUP];
+        let mut left = first_bits(to) & !first_bits(from);
+        let (fused, meta) = (&mut self.composed.fused, &*self.meta);
+        // Bound: a way less each time
+        while left != 0 {
+            let way = meta.ways[left.trailing_zeros() as usize % GROUP];
+            let those = wide.same(&meta.ways, way) & left;
+            left &= !those;
+            let (Some(f), Some(t)) = (
+                fused.ways.get(way as usize),
+                fused.tallies.get_mut(way as usize),
+            ) else {
+                continue;
+            };
+            wide.set(f.sink, those, &mut sinks);
+            if t.packets == 0 {
+                fused.dirty.push(way);
+            }
+            let n = u64::from(those.count_ones());
+            let (bytes, ip_bytes) = (
+                u64::from(wide.sum(&meta.lens, those)),
+                u64::from(wide.sum(&meta.totals, those)),
+            );
+            t.add(n, bytes, ip_bytes, f);
+        }
+        let n = (to - from) as u64;
+        self.stats.composed += n;
+        self.stats.in_place += n;
+        self.stats.written_once += n;
+        count_known(&mut self.stats, &mut self.runner, n, 0);
+        let out = &mut self.runner.graph.out;
+        out.sent += n;
+        packets.send(
+            sinks.get(from..to).unwrap_or_default(),
+            &mut out.transmitted,
+        );
+    }
+}
+
+/// Notes packets from number `from` on: the number of the first one whose lease does not run, or behind the last one.
+#[inline(always)]
+fn note_each(
+    leases: &mut [FlowLease],
+    run: &LeasedRun,
+    (from, now): (usize, u64),
+    stays: &[u64; LEASE_KINDS],
+    (acks, ends): (&[u32; GROUP], &[u32; GROUP]),
+) -> usize {
+    let mut k = from;
+    // Bound: the group
+    while k < run.end {
+        let i = k % GROUP;
+        let Some(l) = leases.get_mut(run.at[i] as usize) else {
+            break;
+        };
+        if !l.note(run.leases[i], now, stays, (acks[i], ends[i])) {
+            break;
+        }
+        k += 1;
+    }
+    k
+}
