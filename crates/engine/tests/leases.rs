@@ -132,10 +132,7 @@ struct Mix {
 fn packet(r: &mut Rng, mix: Mix, back: bool) -> Vec<u8> {
     let host = r.below(mix.hosts) as u8;
     let (inside, outside) = ((1000 + u16::from(host % 3)).to_be_bytes(), [0, 80]);
-    let (mut ends, mut ports) = (
-        ([10, 0, 0, host], [10, 0, 0, 200]),
-        (inside, outside),
-    );
+    let (mut ends, mut ports) = (([10, 0, 0, host], [10, 0, 0, 200]), (inside, outside));
     if back {
         (ends, ports) = ((ends.1, ends.0), (ports.1, ports.0));
     }
@@ -160,7 +157,12 @@ fn packet(r: &mut Rng, mix: Mix, back: bool) -> Vec<u8> {
         false => [&ports.0[..], &ports.1, &[0; 4]].concat(),
     };
     let payload = vec![7; r.of(&[0, 0, 1, 4, 6, 30, 200])];
-    let b = whole(r, ends, if tcp { 6 } else { 17 }, &[&upper[..], &payload].concat());
+    let b = whole(
+        r,
+        ends,
+        if tcp { 6 } else { 17 },
+        &[&upper[..], &payload].concat(),
+    );
     if r.below(100) < mix.icmp {
         let quoted = &b[14..b.len().min(14 + 48)];
         // an error is sent to whom the packet came from
@@ -179,8 +181,14 @@ fn whole(r: &mut Rng, (src, dst): ([u8; 4], [u8; 4]), protocol: u8, upper: &[u8]
     let mut upper = upper.to_vec();
     let len = upper.len() as u16;
     let (at, pseudo) = match protocol {
-        6 => (16, checksum::sum(&src, checksum::sum(&dst, 6 + u64::from(len)))),
-        17 => (6, checksum::sum(&src, checksum::sum(&dst, 17 + u64::from(len)))),
+        6 => (
+            16,
+            checksum::sum(&src, checksum::sum(&dst, 6 + u64::from(len))),
+        ),
+        17 => (
+            6,
+            checksum::sum(&src, checksum::sum(&dst, 17 + u64::from(len))),
+        ),
         _ => (2, 0),
     };
     if protocol == 17 {
@@ -268,7 +276,11 @@ fn check(mix: Mix, rounds: usize, seed: u64, least: u64) {
     let l = run(mix, rounds, seed);
     let s = l.batches.stats();
     assert_eq!(s.refused, 0, "{:?}", l.batches.causes());
-    assert!(s.leased * 100 >= least * s.hits, "{s:?} {:?}", l.batches.not_composed());
+    assert!(
+        s.leased * 100 >= least * s.hits,
+        "{s:?} {:?}",
+        l.batches.not_composed()
+    );
 }
 
 const QUIET: Mix = Mix {
@@ -343,7 +355,9 @@ fn a_reset_in_the_middle_of_a_batch() {
     let back = segment(true, 0x18, 21, 11);
     let reset = segment(false, 4, 13, 0);
     l.batch("in", &opened, 0);
-    let many: Vec<_> = (0..40).flat_map(|_| [there.clone(), back.clone()]).collect();
+    let many: Vec<_> = (0..40)
+        .flat_map(|_| [there.clone(), back.clone()])
+        .collect();
     for _ in 0..8 {
         l.batch("in", &many, 1_000_000);
     }

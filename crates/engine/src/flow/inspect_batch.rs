@@ -22,9 +22,7 @@ use crate::flow::table::Entry;
 use crate::flow::wave::LONGEST;
 use crate::simd::bits::{each_bit, first_bits};
 use crate::simd::{GROUP, Wide};
-use onefold_element::{
-    BatchNeeds, InspectCx, Inspected, InspectedBatch, NO_FLOW_LEASE, NO_HINT,
-};
+use onefold_element::{BatchNeeds, InspectCx, Inspected, InspectedBatch, NO_FLOW_LEASE, NO_HINT};
 use onefold_nat::NO_LEASE;
 use onefold_packet::wire::ipv4;
 

@@ -114,7 +114,9 @@ impl FlowRunner {
         if went == 0 {
             return 0;
         }
-        graph.core.leased(node.into(), went as u64, &mut graph.store);
+        graph
+            .core
+            .leased(node.into(), went as u64, &mut graph.store);
         let trimmed = run.trimmed & first_bits(to) & !first_bits(from);
         each_bit!(trimmed, k, {
             rest[k - from].keep(HEAD_AT + self.meta.totals[k] as usize);
@@ -179,7 +181,10 @@ impl FlowRunner {
         count_known(&mut self.stats, &mut self.runner, n, 0);
         let out = &mut self.runner.graph.out;
         out.sent += n;
-        packets.send(sinks.get(from..to).unwrap_or_default(), &mut out.transmitted);
+        packets.send(
+            sinks.get(from..to).unwrap_or_default(),
+            &mut out.transmitted,
+        );
     }
 }
 

@@ -61,10 +61,7 @@ pub(crate) const COLUMNS_V4: usize = COLUMNS;
 
 /// The words of sixteen IPv4 packets behind 14 bytes, as far as they are columns.
 #[inline(always)]
-pub(crate) fn words_v4<W: Wide>(
-    wide: W,
-    windows: &[&[u8; WINDOW]; ROW],
-) -> [W::N; COLUMNS_V4] {
+pub(crate) fn words_v4<W: Wide>(wide: W, windows: &[&[u8; WINDOW]; ROW]) -> [W::N; COLUMNS_V4] {
     six(wide, &wide.columns(windows), &wide.edges(windows))
 }
 

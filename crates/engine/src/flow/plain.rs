@@ -72,10 +72,7 @@ fn sixteen<W: Wide>(
 
     let (mut acks, mut ends) = (Lanes([0; ROW]), Lanes([0; ROW]));
     wide.put(words[7], &mut acks);
-    wide.put(
-        wide.plus(words[6], wide.minus(upper, header)),
-        &mut ends,
-    );
+    wide.put(wide.plus(words[6], wide.minus(upper, header)), &mut ends);
     *row(&mut meta.acks, first) = acks.0;
     *row(&mut meta.ends, first) = ends.0;
     if !sums || usual == 0 {

@@ -64,10 +64,7 @@ impl Twins {
             assert_eq!(found, Some(hint));
             return;
         }
-        assert_eq!(
-            self.leased.table.refresh(&seen, hint, now, |_| true),
-            found
-        );
+        assert_eq!(self.leased.table.refresh(&seen, hint, now, |_| true), found);
         let Some(hint) = found else {
             return self.track(b);
         };
@@ -141,12 +138,7 @@ fn a_reset_ends_the_lease_of_both_directions() {
         let (mut t, both) = opened();
         t.pass(&both[0]);
         let before = t.noted;
-        t.pass(&packet(
-            false,
-            (1, 2),
-            6,
-            &tcp((1000, 80), flags, 5, 11, 0),
-        ));
+        t.pass(&packet(false, (1, 2), 6, &tcp((1000, 80), flags, 5, 11, 0)));
         t.pass(&both[1]);
         t.pass(&both[0]);
         assert_eq!(t.noted, before, "{flags:x}");
@@ -164,12 +156,7 @@ fn resets_are_held_against_what_was_noted() {
         for b in [&further, &both[1], &both[0]] {
             t.pass(b);
         }
-        t.pass(&packet(
-            false,
-            (1, 2),
-            6,
-            &tcp((1000, 80), RST, seq, 0, 0),
-        ));
+        t.pass(&packet(false, (1, 2), 6, &tcp((1000, 80), RST, seq, 0, 0)));
         assert_eq!(t.leased.text().contains("CLOSE"), closes, "{seq}");
         t.compare();
     }
