@@ -54,7 +54,7 @@ impl Twins {
         let now = self.leased.now;
         let flow = [&[p.protocol], &p.net[12..24]].concat();
         let (hint, lease) = (self.leases.get(&flow).copied()).unwrap_or((NO_HINT, NO_FLOW_LEASE));
-        let mut leases = self.leased.table.leases().expect("leases");
+        let leases = self.leased.table.leases().expect("leases");
         let at = leases.all.get_mut(hint.wrapping_sub(1) as usize);
         let runs = at.is_some_and(|l| l.note(lease, now, &leases.stays, noted));
         let found = self.tracked.table.refresh(&seen, hint, now, |_| true);
