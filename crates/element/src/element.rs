@@ -15,29 +15,6 @@ use crate::{StateStore, Takes};
 use onefold_nat::{Binder, LastingBinding, PrefetchPacket};
 use onefold_packet::{Pkt, Timestamp};
 use std::any::Any;
-use std::fmt;
-use std::sync::Arc;
-
-/// A place in a configuration or rule file, for messages and traces.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct SourceLoc {
-    /// File name as given; empty when unknown. Shared: large rule sets have one location per rule.
-    pub file: Arc<str>,
-    /// Line, from 1; 0 when unknown.
-    pub line: u32,
-    /// Column in characters, from 1; 0 when unknown.
-    pub column: u32,
-}
-
-impl fmt::Display for SourceLoc {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.file.is_empty(), self.line) {
-            (true, 0) => write!(f, "(unknown)"),
-            (_, 0) => write!(f, "{}", self.file),
-            _ => write!(f, "{}:{}:{}", self.file, self.line, self.column),
-        }
-    }
-}
 
 /// What is wrong with one argument of an element's configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -433,6 +410,13 @@ pub trait Element: ElementClone + Send + 'static {
     /// For elements that store packets for others to see (queues, emulated links): how many are stored. `None` for
     /// everything else.
     fn storage(&self) -> Option<usize> {
+        None
+    }
+
+    /// For elements that do nothing where packets are pulled but to say from which of `ninputs` inputs: where a pull of
+    /// output `port` goes on to. Such a way may lead through the element more than once.
+    fn pulls_through(&self, port: Port, ninputs: usize) -> Option<Port> {
+        let _ = (port, ninputs);
         None
     }
 

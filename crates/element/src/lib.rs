@@ -31,6 +31,7 @@ pub mod model;
 mod names;
 pub mod reason;
 mod rule_counts;
+mod source_loc;
 mod spec;
 pub mod unparse;
 
@@ -39,7 +40,7 @@ pub use class::{Effect, ElementClass, FlowCode, PortRange, Processing};
 pub use cx::{Cx, Effect as Emission, Host, LogStream, Outbox, TimerId};
 pub use element::{
     Accounts, ConfigCx, ConfigError, ConfigErrors, ENTRY, Element, ElementClone, InitCx, IoRole,
-    SourceLoc, TaskStatus, find_element,
+    TaskStatus, find_element,
 };
 pub use handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult, Touches};
 pub use inspect::{BatchNeeds, InspectCx, Inspected, InspectedBatch, NO_HINT};
@@ -48,4 +49,5 @@ pub use onefold_state::{
     DropReason, ElemId, Partition, Port, Scope, State, StateId, StateStore, Takes, state_any,
 };
 pub use rule_counts::{RuleCount, RuleCounters};
+pub use source_loc::SourceLoc;
 pub use spec::{ConnectionSpec, ElementSpec, GraphSpec};

@@ -2,7 +2,7 @@
 //! (and the synthesizer) builds from.
 
 use crate::Port;
-use crate::element::SourceLoc;
+use crate::source_loc::SourceLoc;
 use std::fmt::Write;
 
 /// One element to be made.
