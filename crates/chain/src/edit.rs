@@ -147,28 +147,39 @@ fn apply_one(doc: &mut ChainFile, e: &Edit) -> Result<(), String> {
     Ok(())
 }
 
-/// `ADDRESS`, `ADDRESS weight N`.
+/// `ADDRESS`, `ADDRESS:PORT weight N`.
 fn backend(servers: &mut Vec<Server>, e: &Edit, start: usize, len: usize) -> Result<(), String> {
     let mut words = e.text.split_whitespace();
-    let form = || format!("expected ADDRESS or ADDRESS weight N, found '{}'", e.text);
-    let address = words.next().ok_or_else(form)?;
+    let form = || {
+        format!(
+            "expected ADDRESS[:PORT] or ADDRESS[:PORT] weight N, found '{}'",
+            e.text
+        )
+    };
+    let named = words.next().ok_or_else(form)?;
+    let (address, port) = match named.split_once(':') {
+        Some((address, port)) => (address, Some(port.parse::<u16>().map_err(|_| form())?)),
+        None => (named, None),
+    };
     let weight = match (words.next(), words.next(), words.next()) {
         (None, ..) => None,
         (Some("weight"), Some(n), None) => Some(n.parse::<u32>().map_err(|_| form())?),
         _ => return Err(form()),
     };
-    let at = servers.iter().position(|s| s.address.value == address);
+    let same = |s: &Server| s.address.value == address && s.port.as_ref().map(|p| p.value) == port;
+    let at = servers.iter().position(same);
     match (e.add, at) {
-        (true, Some(_)) => return Err(format!("{address} is a server already")),
+        (true, Some(_)) => return Err(format!("{named} is a server already")),
         (true, None) => servers.push(Server {
             address: Loc {
                 value: address.to_string(),
                 start,
                 len,
             },
+            port: port.map(|value| Loc { value, start, len }),
             weight: weight.map(|value| Loc { value, start, len }),
         }),
-        (false, None) => return Err(format!("{address} is no server")),
+        (false, None) => return Err(format!("{named} is no server")),
         (false, Some(at)) => drop(servers.remove(at)),
     }
     Ok(())

@@ -160,10 +160,17 @@ fn servers_come_and_go() {
         Ok(5)
     );
     assert_eq!(servers(&[add("10.0.0.13"), remove("10.0.0.11")]), Ok(2));
+    // a port makes another server of the same address
+    let another = add("10.0.0.11:8080");
+    let chain = load(std::slice::from_ref(&another)).unwrap();
+    assert_eq!(args(&chain, "lb/servers")[2], "- - 10.0.0.11 8080 0 1");
+    assert_eq!(servers(&[another, remove("10.0.0.11:8080")]), Ok(2));
     for wrong in [
         add("10.0.0.11"),
         add("nowhere"),
         add("10.0.0.13 weight"),
+        add("10.0.0.13:http"),
+        remove("10.0.0.11:8080"),
         remove("10.0.0.13"),
     ] {
         assert!(servers(std::slice::from_ref(&wrong)).is_err(), "{wrong:?}");

@@ -120,6 +120,51 @@ fn answers_come_back_through_the_nat() {
     assert_eq!(&f[18 + 22..18 + 24], 5000u16.to_be_bytes());
 }
 
+/// Servers that listen elsewhere, chosen by a hash of the source with weights: a client stays with its server, and each
+/// has flows in proportion to its weight; answers have the port that was asked.
+#[test]
+fn balanced_servers_have_ports_and_weights() {
+    let text = "functions:\n  lb:\n    load-balancer:\n      address: 198.18.0.80\n      policy: source-hash\n      \
+                servers:\n        - { address: 172.16.3.1, port: 8080, weight: 3 }\n        - { address: 172.16.3.2 }\n\
+                ports: { clients: \"lb[0]\", servers: \"lb[1]\" }\n";
+    let dir = std::env::temp_dir().join(format!("onefold-lb-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let chain = common::load_in(&dir, text).unwrap();
+    let mut graph = build(&chain);
+    let mut first = 0;
+    for n in 0..400u16 {
+        let [a, b] = n.to_be_bytes();
+        let client = [10, 7, a, b];
+        let mut servers = std::collections::BTreeSet::new();
+        for sport in [4000, 4001] {
+            let ask = Frame::tcp(client, SERVER, 80, 2).with(|f| f.sport = sport);
+            let out = send(&chain, &mut graph, "clients", &[ask.bytes()]);
+            let ip = &out[0].1[14..];
+            let to = (
+                [ip[16], ip[17], ip[18], ip[19]],
+                u16::from_be_bytes([ip[22], ip[23]]),
+            );
+            servers.insert(to);
+            let answer = Frame::tcp(to.0, client, sport, 18).with(|f| f.sport = to.1);
+            let back = send(&chain, &mut graph, "servers", &[answer.bytes()]);
+            let ip = &back[0].1[14..];
+            assert_eq!(
+                (&ip[12..16], &ip[20..22]),
+                (&SERVER[..], &80u16.to_be_bytes()[..])
+            );
+        }
+        assert_eq!(servers.len(), 1, "{client:?}");
+        match servers.pop_first().unwrap() {
+            ([172, 16, 3, 1], 8080) => first += 1,
+            to => assert_eq!(to, ([172, 16, 3, 2], 80)),
+        }
+    }
+    assert!(
+        (240..360).contains(&first),
+        "{first} of 400, three quarters wanted"
+    );
+}
+
 #[test]
 fn the_campus_looks_into_payloads() {
     let chain = example("campus-dpi");

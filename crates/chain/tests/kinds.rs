@@ -473,9 +473,14 @@ fn load_balancer() {
         ],
     );
     wrong(
-        "    load-balancer: { address: 1.1.1.1, policy: source-hash, servers: [ { address: 2.2.2.2, weight: 2 } ] }",
+        "    load-balancer: { address: 1.1.1.1, policy: source-hash, servers: [ { address: 2.2.2.2, weight: 64 } ] }",
         2,
-        &["weights go with round-robin"],
+        &["a weight is from 1 to 63"],
+    );
+    wrong(
+        "    load-balancer: { address: 1.1.1.1, servers: [ { address: 2.2.2.2, port: 0 } ] }",
+        2,
+        &["a port is from 1 to 65535"],
     );
 }
 

@@ -208,7 +208,7 @@ pub fn write(
                 *count += 1;
                 lines += 1;
                 let (port, _) = inputs.get(packet.input).cloned().unwrap_or_default();
-                let at = (Some((port.as_str(), packet.number)), packet.at);
+                let at = ((Some(port.as_str()), Some(packet.number)), packet.at);
                 let mut line = eve(at, &replay.frame, (blocked, &signature));
                 let loc = s.decisions.iter().find(|d| d.argument == Some(argument));
                 line["onefold"] = json!({
@@ -243,10 +243,10 @@ fn found(s: &TraceStep) -> Vec<(usize, bool, Signature)> {
     s.decisions.iter().filter_map(one).collect()
 }
 
-/// A line as Suricata writes it to eve.json, of a packet: which of a port's packets it was, where that is known, and
-/// when it came.
+/// A line as Suricata writes it to eve.json, of a packet: the port that it came in at and which of its packets it was,
+/// where that is known, and when it came.
 fn eve(
-    (came, at): (Option<(&str, u64)>, Timestamp),
+    ((port, number), at): ((Option<&str>, Option<u64>), Timestamp),
     frame: &[u8],
     (blocked, signature): (bool, &Signature),
 ) -> Value {
@@ -254,8 +254,10 @@ fn eve(
         "timestamp": timestamp(at),
         "event_type": "alert",
     });
-    if let Some((port, number)) = came {
+    if let Some(port) = port {
         v["in_iface"] = port.into();
+    }
+    if let Some(number) = number {
         v["pcap_cnt"] = number.into();
     }
     if let Some((src, dst, proto, ports)) = flow(frame) {

@@ -58,7 +58,8 @@ impl LinkCount {
     }
 }
 
-fn counts(chain: &Chain, graph: &mut Graph) -> Vec<LinkCount> {
+/// Packets that crossed each link of a graph that has been told of all packets.
+pub fn counts(chain: &Chain, graph: &mut Graph) -> Vec<LinkCount> {
     let mut crossed = |element: &String| {
         let said = graph.read_handler(&format!("{element}.count"));
         let packets = said.ok().and_then(|n| n.trim().parse().ok());
@@ -72,7 +73,8 @@ fn counts(chain: &Chain, graph: &mut Graph) -> Vec<LinkCount> {
     chain.links.iter().map(one).collect()
 }
 
-fn add(all: &mut Vec<LinkCount>, more: Vec<LinkCount>) {
+/// Adds another worker's: all have the same links, in the same order.
+pub fn add(all: &mut Vec<LinkCount>, more: Vec<LinkCount>) {
     if all.is_empty() {
         *all = more;
         return;

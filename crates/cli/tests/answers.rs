@@ -341,10 +341,26 @@ fn odd_rules_are_found_with_what_makes_them_so() {
         out.contains("odd.rules:5") && out.contains("do the opposite"),
         "{out}"
     );
+    // explain says so in a line, and where to ask
+    let (out, _) = run(&dir, 0, &["explain", "chain.yaml"]);
+    for line in [
+        "4 rules are odd (2 contradictory, 1 redundant, 1 never-matches): `onefold check chain.yaml --rules` says why",
+        "\n  odd.rules:5 `deny tcp && dst port 80 && src host 10.0.0.1`: contradictory\n",
+    ] {
+        assert!(out.contains(line), "{line}\n{out}");
+    }
+    let v = json(&dir, 0, &["explain", "chain.yaml", "--html", "odd.html"]);
+    assert_eq!(v["odd_rules"]["found"], 4, "{v:#}");
+    assert_eq!(v["odd_rules"]["kinds"]["contradictory"], 2);
+    assert_eq!(v["odd_rules"]["first"][0]["line"], 4);
+    let page = std::fs::read_to_string(dir.join("odd.html")).unwrap();
+    assert!(page.contains("4 rules are odd"), "{page}");
     let fine = folder(
         "fine",
         &[("fine.rules", "deny tcp && dst port 23\nallow tcp\n")],
     );
     let (out, _) = run(&fine, 0, &["check", "chain.yaml", "--rules"]);
     assert!(out.contains("nothing odd, proved"), "{out}");
+    let (out, _) = run(&fine, 0, &["explain", "chain.yaml"]);
+    assert!(!out.contains("odd ("), "{out}");
 }

@@ -97,9 +97,23 @@ fn what_comes_out_is_what_comes_out_of_one_process() {
             "ports",
             "created",
             "held",
+            "links",
+            "alerts",
         ] {
             assert_eq!(all[key], one[key], "{functions:?}: {key}");
         }
+        // the policy stands in the chain's file
+        let decided = |v: &serde_json::Value| -> Vec<_> {
+            let rules = v["rules"].as_array().unwrap().iter();
+            rules
+                .map(|r| {
+                    [&r["element"], &r["text"], &r["packets"], &r["bytes"]].map(|v| v.to_string())
+                })
+                .collect()
+        };
+        assert_eq!(decided(&all), decided(&one), "{functions:?}");
+        let hits = |r: &serde_json::Value| r["packets"].as_u64() > Some(0);
+        assert!(all["rules"].as_array().unwrap().iter().any(hits));
         assert_eq!(all["conserved"], true);
         let processes = all["processes"].as_array().unwrap();
         let found: Vec<&str> = processes
@@ -107,6 +121,80 @@ fn what_comes_out_is_what_comes_out_of_one_process() {
             .filter_map(|p| p["name"].as_str())
             .collect();
         assert_eq!(found, names);
+    }
+}
+
+/// Rules on payloads in a process: alerts of captures as in one process, and the page has them.
+#[test]
+fn alerts_and_pages_are_as_those_of_one_process() {
+    let dir = temp("processes-alerts");
+    let several = "functions:\n  a: { run: process, monitor: {} }\n  dpi:\n    run: process\n    dpi:\n      \
+                   patterns:\n        - { name: marker, action: alert, text: EVIL }\n\
+                   links:\n  - a[1] <-> [0]dpi\nports: { l: \"a[0]\", r: \"dpi[1]\" }\n";
+    let one = several
+        .replace(" run: process,", "")
+        .replace("    run: process\n", "");
+    std::fs::write(dir.join("one.yaml"), one).unwrap();
+    std::fs::write(dir.join("several.yaml"), several).unwrap();
+    let made = [
+        "gen",
+        "--out",
+        "in.pcap",
+        "--packets",
+        "20",
+        "--flows",
+        "4",
+        "--size",
+        "200",
+        "--quiet",
+    ];
+    run(
+        &dir,
+        0,
+        &[&made[..], &["--needle", "EVIL", "--needle-share", "1"]].concat(),
+    );
+    let said = |name: &str| {
+        let (file, eve, page) = (
+            format!("{name}.yaml"),
+            format!("{name}.eve"),
+            format!("{name}.html"),
+        );
+        let args = [
+            "run",
+            &file,
+            "--in",
+            "l=in.pcap",
+            "--json",
+            "--quiet",
+            "--alerts",
+            &eve,
+            "--html",
+            &page,
+        ];
+        let (text, _) = run(&dir, 0, &args);
+        let read = |f: &str| std::fs::read_to_string(dir.join(f)).unwrap();
+        (json(&text), read(&eve), read(&page))
+    };
+    let (one, several) = (said("one"), said("several"));
+    assert_eq!(one.0["alerts"][0]["packets"], 12, "{}", one.0);
+    let named = |v: &serde_json::Value| v.to_string().replace("several.yaml", "one.yaml");
+    assert_eq!(one.0["alerts"][0]["message"], "marker");
+    assert_eq!(one.0["links"], several.0["links"]);
+    assert_eq!(one.1.lines().count(), 12);
+    assert_eq!(
+        one.1.replace("\"line\":6", ""),
+        several
+            .1
+            .replace("several.yaml", "one.yaml")
+            .replace("\"line\":7", "")
+    );
+    assert_eq!(
+        named(&one.0["alerts"]).replace("\"line\":6", ""),
+        named(&several.0["alerts"]).replace("\"line\":7", "")
+    );
+    for page in [&one.2, &several.2] {
+        assert!(page.contains("<h2>Alerts</h2><table>"), "{page}");
+        assert!(page.contains(r#""links":[{"from":"a[1]""#), "{page}");
     }
 }
 

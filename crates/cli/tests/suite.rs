@@ -36,6 +36,7 @@ mod rules;
 mod rulesets;
 mod schemas;
 mod specification;
+mod trace;
 mod verify;
 mod workers;
 mod xdp;

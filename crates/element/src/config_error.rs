@@ -1,29 +1,5 @@
 //! What is wrong with an element's configuration, and where.
 
-use std::fmt;
-use std::sync::Arc;
-
-/// A place in a configuration or rule file, for messages and traces.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct SourceLoc {
-    /// File name as given; empty when unknown. Shared: large rule sets have one location per rule.
-    pub file: Arc<str>,
-    /// Line, from 1; 0 when unknown.
-    pub line: u32,
-    /// Column in characters, from 1; 0 when unknown.
-    pub column: u32,
-}
-
-impl fmt::Display for SourceLoc {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.file.is_empty(), self.line) {
-            (true, 0) => write!(f, "(unknown)"),
-            (_, 0) => write!(f, "{}", self.file),
-            _ => write!(f, "{}:{}:{}", self.file, self.line, self.column),
-        }
-    }
-}
-
 /// What is wrong with one argument of an element's configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{message}", argument.as_ref().map(|a| format!("{a}: ")).unwrap_or_default())]

@@ -110,6 +110,9 @@ impl Outbox {
     }
 }
 
+/// Of so many rules that did not match, a trace says why.
+pub const MAX_MISSED: usize = 20;
+
 /// What an element may ask of the engine. Methods are off the fast path, except [`Host::pull`].
 pub trait Host {
     /// Pulls a packet from what is connected to input `port` of `elem`.
@@ -145,6 +148,17 @@ pub trait Host {
     fn storage(&self, elem: ElemId) -> Option<usize> {
         let _ = elem;
         None
+    }
+    /// Queues that `elem` pulls packets from, through any element, by their number among all queues of the graph; and
+    /// whether there is a packet in each.
+    fn upstream_queues(&self, elem: ElemId) -> Vec<(usize, bool)> {
+        let _ = elem;
+        Vec::new()
+    }
+    /// Is input `port` of `elem` connected to what never gives packets (Click's idle signal)?
+    fn upstream_idle(&self, elem: ElemId, port: Port) -> bool {
+        let _ = (elem, port);
+        false
     }
     /// Calls a read handler (`"element.handler param"`) in the scope of `from`.
     fn read_handler(
@@ -199,6 +213,15 @@ pub trait Host {
     fn tracing(&self) -> bool;
     /// Adds a decision to the trace; `argument` is the configuration argument (rule, route) that made it.
     fn trace(&mut self, elem: ElemId, argument: Option<usize>, text: String);
+    /// Adds to the trace why rules, by argument, did not match, and how many more there were.
+    fn trace_missed(&mut self, elem: ElemId, rules: Vec<(usize, String)>, more: usize) {
+        let _ = (elem, rules, more);
+    }
+    /// Where the packets entered that are on their way, if they came with the last batch: unknown of what a task or a
+    /// timer lets go.
+    fn ingress(&self) -> Option<ElemId> {
+        None
+    }
     /// An element's full name.
     fn element_name(&self, elem: ElemId) -> String;
     /// The configuration's names of addresses and ports.
@@ -462,6 +485,24 @@ impl Cx<'_> {
         if self.out.traced {
             let t = text();
             self.host.trace(self.elem, argument, t);
+        }
+    }
+    /// See [`Host::ingress`].
+    pub fn ingress(&self) -> Option<ElemId> {
+        self.host.ingress()
+    }
+    /// Adds to the trace, if one is taken, why rules did not match that stand before the one that decided. `why` gives
+    /// a rule's argument, and the condition that failed; it is asked for the first [`MAX_MISSED`], others are counted.
+    #[inline]
+    pub fn missed<R>(
+        &mut self,
+        rules: impl ExactSizeIterator<Item = R>,
+        why: impl FnMut(R) -> (usize, String),
+    ) {
+        if self.out.traced {
+            let more = rules.len().saturating_sub(MAX_MISSED);
+            let told = rules.take(MAX_MISSED).map(why).collect();
+            self.host.trace_missed(self.elem, told, more);
         }
     }
 }

@@ -384,6 +384,13 @@ pub trait Element: ElementClone + Send + 'static {
         None
     }
 
+    /// For elements that do nothing where packets are pulled but to say from which of `ninputs` inputs: where a pull of
+    /// output `port` goes on to. Such a way may lead through the element more than once.
+    fn pulls_through(&self, port: Port, ninputs: usize) -> Option<Port> {
+        let _ = (port, ninputs);
+        None
+    }
+
     /// Called once when a run has ended, before the element is dropped: flushes files.
     fn cleanup(&mut self, cx: &mut Cx<'_>) {}
 

@@ -33,12 +33,13 @@ pub mod model;
 mod names;
 pub mod reason;
 mod rule_counts;
+mod source_loc;
 mod spec;
 pub mod unparse;
 
 pub use batch::{Batching, Clock, pass_alike, pass_while};
 pub use class::{Effect, ElementClass, FlowCode, PortRange, Processing};
-pub use config_error::{ConfigError, ConfigErrors, SourceLoc};
+pub use config_error::{ConfigError, ConfigErrors};
 pub use cx::{Cx, Effect as Emission, Host, LogStream, Outbox, TimerId};
 pub use element::{
     Accounts, ConfigCx, ENTRY, Element, ElementClone, InitCx, IoRole, TaskStatus, find_element,
@@ -51,4 +52,5 @@ pub use onefold_state::{
     DropReason, ElemId, Partition, Port, Scope, State, StateId, StateStore, Takes, state_any,
 };
 pub use rule_counts::{RuleCount, RuleCounters};
+pub use source_loc::SourceLoc;
 pub use spec::{ConnectionSpec, ElementSpec, GraphSpec};

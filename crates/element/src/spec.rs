@@ -2,7 +2,7 @@
 //! (and the synthesizer) builds from.
 
 use crate::Port;
-use crate::config_error::SourceLoc;
+use crate::source_loc::SourceLoc;
 use std::fmt::Write;
 
 /// One element to be made.

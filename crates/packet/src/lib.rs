@@ -7,6 +7,7 @@
 //! - [`checksum`]: the Internet checksum, computed and updated incrementally (RFC 1071, RFC 1624).
 //! - [`wire`]: header views, one template per protocol: offsets, checked getters, setters. No view panics on any input;
 //!   every accessor that could run past the buffer returns `Option` or is reached through a checked constructor.
+//! - [`print`]: a packet in a line, as tcpdump prints it.
 //! - [`Pool`]: recycles packet buffers so that a running graph does not allocate.
 //!
 //! ```
@@ -26,6 +27,7 @@ mod ether;
 mod extent;
 mod mempool;
 mod pool;
+pub mod print;
 mod refill;
 mod time;
 pub mod wire;

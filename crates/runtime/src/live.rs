@@ -327,6 +327,7 @@ impl<E: Executor> Worker<E> {
             }
             let queued_up = slot.pressure.batch(packets == n, self.now);
             self.executor.press(queued_up);
+            self.executor.peek_graph_mut().set_ingress(Some(entry));
             self.executor.run_at(entry, &mut self.batch, self.now);
             let left = clock.now();
             self.deliver_at(Some(left))?;
@@ -340,6 +341,7 @@ impl<E: Executor> Worker<E> {
     /// # Errors
     /// As [`Worker::live_step`].
     pub fn idle(&mut self, clock: &Clock) -> Result<(), PortError> {
+        self.executor.peek_graph_mut().set_ingress(None);
         let graph = self.executor.graph();
         let (timer, tasks) = (graph.next_timer(), graph.has_runnable_tasks());
         if timer.is_some() || tasks {

@@ -43,7 +43,10 @@ pub struct LoadBalancer {
 pub struct Server {
     /// Its address.
     pub address: Loc<String>,
-    /// Its share relative to the others', 1 if not given, at most 100.
+    /// The port that it listens at: what clients have sent to any of the balancer's ports goes there. If not given, the
+    /// port stays.
+    pub port: Option<Loc<u16>>,
+    /// Its share relative to the others', 1 if not given, at most 100 (63 by a hash of the source).
     pub weight: Option<Loc<u32>>,
 }
 
@@ -58,6 +61,13 @@ pub enum Policy {
     SourceHash,
 }
 
+/// Most servers.
+const MAX_SERVERS: usize = 1024;
+/// Largest weight by a hash of the source: a server has an identity in the hash for each.
+const MAX_HASH_WEIGHT: u32 = 63;
+/// Most identities in the hash.
+const MAX_IDENTITIES: u32 = 4096;
+
 impl LoadBalancer {
     /// The graph as Click text.
     pub fn click(&self, cx: &mut KindCx<'_>) -> String {
@@ -68,7 +78,7 @@ impl LoadBalancer {
             );
             return String::new();
         };
-        if self.servers.is_empty() || self.servers.len() > 1024 {
+        if self.servers.is_empty() || self.servers.len() > MAX_SERVERS {
             cx.error_whole("a load balancer has 1 to 1024 servers");
             return String::new();
         }
@@ -79,7 +89,7 @@ impl LoadBalancer {
             Policy::SourceHash => "SourceIPHashMapper",
         };
         t.line(format!("servers :: {class}("));
-        let mut lines = Vec::new();
+        let (mut lines, mut identities) = (Vec::new(), 0);
         for (n, s) in self.servers.iter().enumerate() {
             let Ok(a) = s.address.value.parse::<Ipv4Addr>() else {
                 cx.error(
@@ -89,38 +99,42 @@ impl LoadBalancer {
                 continue;
             };
             let w = s.weight.as_ref().map_or(1, |w| w.value);
-            if w == 0 || w > 100 {
-                cx.error(
-                    s.weight.as_ref().unwrap_or(&Loc {
-                        value: 0,
-                        start: 0,
-                        len: 0,
-                    }),
-                    "a weight is from 1 to 100",
-                );
+            let most = match self.policy {
+                Policy::RoundRobin => 100,
+                Policy::SourceHash => MAX_HASH_WEIGHT,
+            };
+            if let Some(weight) = s.weight.as_ref().filter(|_| w == 0 || w > most) {
+                cx.error(weight, format!("a weight is from 1 to {most}"));
                 continue;
             }
+            if let Some(port) = s.port.as_ref().filter(|p| p.value == 0) {
+                cx.error(port, "a port is from 1 to 65535");
+                continue;
+            }
+            let port = s
+                .port
+                .as_ref()
+                .map_or("-".to_string(), |p| p.value.to_string());
             let at = cx.at(&s.address);
-            match self.policy {
-                Policy::RoundRobin => {
-                    for _ in 0..w {
-                        lines.push((at, format!("- - {a} - 0 1")));
+            identities += w;
+            for k in 0..w as usize {
+                lines.push(match self.policy {
+                    Policy::RoundRobin => (at, format!("- - {a} {port} 0 1")),
+                    // The last number is an identity in the hash, and a server has as many as its weight: others' stay
+                    // what they are when servers or weights change.
+                    Policy::SourceHash => {
+                        let id = k * MAX_SERVERS + n;
+                        (at, format!("- - {a} {port} 0 1 {id}"))
                     }
-                }
-                // the last number is the server's identity in the hash; its nodes on the ring are in proportion to its
-                // weight
-                Policy::SourceHash => lines.push((at, format!("- - {a} - 0 1 {n}"))),
+                });
             }
         }
         if self.policy == Policy::SourceHash {
-            if self
-                .servers
-                .iter()
-                .any(|s| s.weight.as_ref().is_some_and(|w| w.value != 1))
-            {
-                cx.error_whole(
-                    "weights go with round-robin; source-hash gives every server the same share",
-                );
+            if identities > MAX_IDENTITIES {
+                cx.error_whole(format!(
+                    "the weights of servers chosen by source-hash add up to {MAX_IDENTITIES} at most"
+                ));
+                return String::new();
             }
             t.line("100 0xbeef,");
         }

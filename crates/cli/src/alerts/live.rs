@@ -13,6 +13,7 @@ use signal_hook::flag;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,6 +36,8 @@ struct Written {
     counts: HashMap<(String, usize), u64>,
     /// Something could not be written, which is said once.
     failed: bool,
+    /// Nobody says when the file has been moved away: that is looked for.
+    follows: bool,
 }
 
 fn open(path: &Path) -> std::io::Result<File> {
@@ -47,18 +50,31 @@ impl Eve {
     /// # Errors
     /// It cannot be written.
     pub fn open(path: &Path) -> Result<Eve> {
+        let eve = Eve::of(path, false)?;
+        flag::register(SIGHUP, Arc::clone(&eve.reopen)).context("--alerts: SIGHUP")?;
+        Ok(eve)
+    }
+
+    /// Lines are added to the file of this name, by others too; where it has been moved away, to a new one.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn beside_others(path: &Path) -> Result<Eve> {
+        Eve::of(path, true)
+    }
+
+    fn of(path: &Path, follows: bool) -> Result<Eve> {
         let file = open(path).with_context(|| format!("--alerts {}", path.display()))?;
-        let reopen = Arc::new(AtomicBool::new(false));
-        flag::register(SIGHUP, Arc::clone(&reopen)).context("--alerts: SIGHUP")?;
         let written = Written {
             path: path.to_path_buf(),
             file,
             counts: HashMap::new(),
             failed: false,
+            follows,
         };
         Ok(Eve {
             to: Arc::new(Mutex::new(written)),
-            reopen,
+            reopen: Arc::new(AtomicBool::new(false)),
         })
     }
 
@@ -85,7 +101,7 @@ impl Eve {
             return;
         }
         let mut to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.reopen.swap(false, Ordering::Relaxed) {
+        if self.reopen.swap(false, Ordering::Relaxed) || to.follows && to.is_moved() {
             to.reopen();
         }
         for (element, said) in found {
@@ -102,6 +118,13 @@ fn elements(graph: &Graph) -> Vec<String> {
 }
 
 impl Written {
+    /// Is the file of that name another one by now, or not there?
+    fn is_moved(&self) -> bool {
+        let own = self.file.metadata().map(|m| (m.dev(), m.ino()));
+        let named = std::fs::metadata(&self.path).map(|m| (m.dev(), m.ino()));
+        own.ok() != named.ok()
+    }
+
     /// The file of that name, which may be another one by now.
     fn reopen(&mut self) {
         match open(&self.path) {
@@ -144,6 +167,7 @@ impl Written {
         let at = Timestamp(words.next()?.parse().ok()?);
         let argument: usize = words.next()?.parse().ok()?;
         let blocked = words.next()? == "blocked";
+        let ingress = words.next()?.parse().ok();
         let packet = packet(words.next().unwrap_or_default());
         let e = chain.graph.find(element)?;
         let text = chain.graph.elements.get(e)?.args.get(argument);
@@ -153,7 +177,12 @@ impl Written {
         let count = self.counts.entry((element.to_string(), argument));
         let count = count.or_default();
         *count += 1;
-        let mut v = eve((None, at), &packet, (blocked, &signature));
+        let port = chain
+            .ports
+            .iter()
+            .find(|p| p.source.is_some() && p.source == ingress);
+        let came = (port.map(|p| p.name.as_str()), None);
+        let mut v = eve((came, at), &packet, (blocked, &signature));
         v["onefold"] = json!({
             "function": element.split('/').next(),
             "element": element,

@@ -1,5 +1,6 @@
 //! `onefold explain`: what the synthesizer made of a chain.
 
+use crate::cmd::check::rules::odd;
 use crate::common::{self, ChainArgs};
 use crate::explain::{self, Explained};
 use crate::progress::Busy;
@@ -13,10 +14,13 @@ use onefold_synth::program::StageId;
 use onefold_synth::{Program, check, synthesize, text};
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Classes of a stage that are printed without `--all`.
 const SHOWN: usize = 40;
+
+/// Odd rules are looked for so long.
+const ODD_RULES_LIMIT: Duration = Duration::from_secs(3);
 
 /// Options of `onefold explain`.
 #[derive(clap::Args, Debug)]
@@ -131,6 +135,10 @@ pub fn run(args: &Args) -> Result<u8> {
     }
     let mut x = Explained::new(&chain, &program, seconds, peak);
     if !args.program {
+        let whole = onefold_chain::load_whole(&args.chain.chain, &args.chain.options());
+        let whole = whole.as_ref().unwrap_or(&chain);
+        x.named.clone_from(&args.chain.chain);
+        x.odd = Some(odd(&chain, whole, &mut graph, ODD_RULES_LIMIT));
         let using = Using {
             measure: args.measure,
             ..Using::default()

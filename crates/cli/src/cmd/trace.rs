@@ -349,6 +349,14 @@ fn step_json(s: &TraceStep) -> serde_json::Value {
     let decided = s.decisions.iter().find(|d| d.argument.is_some());
     let loc = decided.map_or(&s.loc, |d| &d.loc);
     let outputs = s.outputs.iter();
+    let missed = s.missed.iter().map(|m| {
+        serde_json::json!({
+            "rule": m.argument.map_or(0, |a| a + 1),
+            "file": m.loc.file.as_ref(),
+            "line": m.loc.line,
+            "why": m.text,
+        })
+    });
     serde_json::json!({
         "nf": nf,
         "element": element,
@@ -356,7 +364,10 @@ fn step_json(s: &TraceStep) -> serde_json::Value {
         "file": loc.file.as_ref(),
         "line": loc.line,
         "column": loc.column,
+        "packet": s.packet,
         "decision": decision(s),
+        "not_matched": missed.collect::<Vec<_>>(),
+        "not_matched_more": s.more_missed,
         "outputs": outputs.map(|(p, l)| serde_json::json!({"port": p, "length": l})).collect::<Vec<_>>(),
         "drops": s.drops,
     })

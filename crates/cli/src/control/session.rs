@@ -4,6 +4,7 @@ use super::capture;
 use crate::alerts::Eve;
 use crate::common;
 use crate::deploy::{Renewal, Verification};
+use crate::links::{self, LinkCount};
 use crate::program::Synthesized;
 use crate::rules;
 use crate::runner::{self, Dropped, Outcome, Ran};
@@ -138,6 +139,8 @@ pub struct Snapshot {
     pub verification: String,
     /// The operator's rules with their counters.
     pub rules: Option<Vec<rules::Row>>,
+    /// Packets that crossed links between functions.
+    pub links: Vec<LinkCount>,
     /// Chains that took another one's place.
     pub reloads: u32,
     /// Packets that were compared with the reference graph, and differences.
@@ -438,6 +441,7 @@ impl Session {
             made: renewal.latest().or_else(|| self.made.clone()),
             verification: verification.trim_end().to_string(),
             rules: listed,
+            links: links::counts(&self.chain, graph),
             reloads: self.reloads,
             compared: (
                 report.compared + self.earlier.compared,

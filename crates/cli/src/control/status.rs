@@ -3,6 +3,7 @@
 use super::session::Snapshot;
 use crate::alerts;
 use crate::cmd::run::{self, report};
+use crate::links;
 use crate::merge;
 use crate::program;
 use crate::rules;
@@ -69,6 +70,11 @@ pub fn json(
         into.insert("punts".into(), punts.collect());
         into.insert("punted_packets".into(), r.punted().into());
     }
+    let mut crossed = Vec::new();
+    for s in &mut all {
+        links::add(&mut crossed, std::mem::take(&mut s.links));
+    }
+    into.insert("links".into(), links::json(&crossed));
     let mut listed = Vec::new();
     let mut any = false;
     for rows in all.iter_mut().filter_map(|s| s.rules.take()) {

@@ -25,6 +25,17 @@ fn print_levels(x: &Explained<'_>, t: &mut String) {
     );
 }
 
+/// Rules that are surely not meant.
+fn print_odd(x: &Explained<'_>, t: &mut String) {
+    let Some(line) = super::odd::line(x) else {
+        return;
+    };
+    put!(t, "{line}: `onefold check {} --rules` says why", x.named);
+    for rule in super::odd::named(x) {
+        put!(t, "  {rule}");
+    }
+}
+
 /// The explanation as text; of every stage the first `most` classes.
 pub fn print(x: &Explained<'_>, most: usize) -> String {
     let mut t = String::new();
@@ -53,6 +64,7 @@ pub fn print(x: &Explained<'_>, most: usize) -> String {
         put!(t, "  after:  {}", kinds::words(&c.after));
     }
     print_levels(x, &mut t);
+    print_odd(x, &mut t);
     for note in &x.program.notes {
         put!(t, "note: {note}");
     }

@@ -134,6 +134,7 @@ pub fn summary(x: &Explained<'_>) -> Value {
         "whole": x.whole.iter().map(|(name, class)| json!({"element": name, "class": class})).collect::<Vec<_>>(),
         "operations": x.longest().map(operations),
         "levels": levels(x),
+        "odd_rules": super::odd::json(x),
         "notes": x.program.notes,
         "seconds": x.seconds,
         "peak_bytes": x.peak,

@@ -2,7 +2,7 @@
 
 use super::{answer, card, data, esc, graph_section, head, page_with};
 use crate::common::thousands;
-use crate::explain::{Explained, Fate, class_json, kinds, summary};
+use crate::explain::{Explained, Fate, class_json, kinds, odd, summary};
 use std::fmt::Write;
 
 const JS: &str = include_str!("../../assets/explain.js");
@@ -13,6 +13,7 @@ const MOST: usize = 60;
 pub fn explain_page(x: &Explained<'_>) -> String {
     let mut b = head(x.chain);
     answer::section(&mut b, x);
+    odd(&mut b, x);
     punts(&mut b, x);
     b.push_str("<h2 id=\"graph\">The chain</h2>");
     b.push_str(&graph_section(x.chain, None));
@@ -85,6 +86,23 @@ fn inside(b: &mut String, x: &Explained<'_>) {
         }
         b.push_str("</ul></section>");
     }
+}
+
+/// Rules that are surely not meant.
+fn odd(b: &mut String, x: &Explained<'_>) {
+    let Some(line) = odd::line(x) else {
+        return;
+    };
+    let _ = write!(
+        b,
+        "<p id=\"odd\">{}: <code>onefold check {} --rules</code> says why.</p><ul>",
+        esc(&line),
+        esc(&x.named)
+    );
+    for rule in odd::named(x) {
+        let _ = write!(b, "<li>{}</li>", esc(&rule));
+    }
+    b.push_str("</ul>");
 }
 
 fn punts(b: &mut String, x: &Explained<'_>) {

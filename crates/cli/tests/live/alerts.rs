@@ -89,6 +89,7 @@ fn alerts_are_written_while_packets_come() {
             ("src_port", Value::from(4000)),
             ("dest_port", 53.into()),
             ("proto", "UDP".into()),
+            ("in_iface", "left".into()),
         ] {
             assert_eq!(first[0][key], want, "{key}");
         }

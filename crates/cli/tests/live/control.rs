@@ -213,6 +213,11 @@ fn rules_take_effect_at_once_and_go_with_a_reload() {
         "{}",
         v["rules"]
     );
+    // what crossed the links between functions, as at the end
+    let links = v["links"].as_array().cloned().unwrap_or_default();
+    let from = |l: &Value| l["from"].as_str().is_some_and(|f| f.starts_with("fw["));
+    let crossed = links.iter().find(|l| from(l));
+    assert!(crossed.is_some_and(|l| number(l, &["packets"]) > 0), "{v}");
     // the program is made while packets go on
     let begun = Instant::now();
     while edge.status()["renewed"] == 0

@@ -269,9 +269,18 @@ impl Element for IpFilter {
         let Some(filter) = &self.filter else {
             return cx.drop(p, reasons.no_header);
         };
+        let decide = |v: &View<'_>, cx: &mut Cx<'_>| {
+            let hit = filter.first_match(v);
+            let before = filter.rules().iter().take(hit.unwrap_or(usize::MAX));
+            cx.missed(before, |r| {
+                let why = r.expr.why_not(v).unwrap_or_default();
+                (r.argument as usize, why)
+            });
+            hit
+        };
         let hit = match self.six {
-            false => View::of(&p).map(|v| filter.first_match(&v)),
-            true => View6::of(&p).map(|v| filter.first_match(&v.view())),
+            false => View::of(&p).map(|v| decide(&v, cx)),
+            true => View6::of(&p).map(|v| decide(&v.view(), cx)),
         };
         let Some(hit) = hit else {
             return cx.drop(p, reasons.no_header);
@@ -381,9 +390,35 @@ impl Element for IpFilter {
     element_any!();
 }
 
+/// Where all packets go, whatever is in them, if that is obvious.
+fn alike(f: &Filter) -> Option<String> {
+    let may_match = |r: &&Rule| r.expr != Expr::Const(false);
+    let mut rules = f.rules().iter().filter(may_match);
+    let Some(first) = rules.next() else {
+        return Some("X".to_string());
+    };
+    let end = |r: &Rule| r.expr == Expr::Const(true);
+    let mut all = end(first);
+    while !all {
+        let next = rules.next()?;
+        if next.action != first.action {
+            return None;
+        }
+        all = end(next);
+    }
+    Some(match first.action {
+        Action::Output(n) => n.to_string(),
+        Action::Drop => "X".to_string(),
+    })
+}
+
 /// The rules as understood, one a line, and the size of what is searched.
 fn program(f: &Filter) -> String {
     let mut s = String::new();
+    if let Some(to) = alike(f) {
+        // Click's words where all packets are treated alike
+        return format!("all->[{to}]\nsafe length 0\nalignment offset 0\n");
+    }
     for (i, r) in f.rules().iter().enumerate() {
         let action = match r.action {
             Action::Output(n) => format!("[{n}]"),

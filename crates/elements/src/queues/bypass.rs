@@ -58,6 +58,10 @@ impl Element for Bypass {
         cx.pull(from)
     }
 
+    fn pulls_through(&self, port: Port, ninputs: usize) -> Option<Port> {
+        Some(self.other(port, ninputs))
+    }
+
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[HandlerInfo::rw("active")];
         H

@@ -5,6 +5,7 @@ mod delay;
 mod gate;
 mod link;
 mod meter;
+mod notifier_debug;
 mod pull;
 mod queue;
 mod rate_limit;
@@ -36,6 +37,7 @@ pub const CLASSES: &[ElementClass] = &[
     queue::MIXED_QUEUE,
     queue::FRONT_DROP_QUEUE,
     bypass::BYPASS,
+    notifier_debug::NOTIFIER_DEBUG,
     unqueue::UNQUEUE,
     unqueue::ROUND_ROBIN_UNQUEUE,
     sched::ROUND_ROBIN,

@@ -128,7 +128,13 @@ impl Element for PullSwitch {
         }
         let n: i32 = value(name, text)?;
         self.input = usize::try_from(n).ok().filter(|i| *i < cx.ninputs);
-        cx.notify_nonempty();
+        // where nothing ever comes from, nobody need look
+        if self
+            .input
+            .is_none_or(|i| !cx.host.upstream_idle(cx.elem, i))
+        {
+            cx.notify_nonempty();
+        }
         Ok(())
     }
 

@@ -11,6 +11,7 @@ pub fn plans() -> Vec<Plan> {
         any(vec![
             s("Bypass", "", 2, 2).write("active", "true"),
             s("Bypass", "true", 1, 1),
+            s("NotifierDebug", "", 1, 1),
             s("Switch", "1", 1, 3).write("switch", "2"),
             s("Switch", "0", 1, 2).write("switch", "-1"),
         ]),

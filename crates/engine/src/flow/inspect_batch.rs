@@ -325,7 +325,12 @@ impl FlowRunner {
                 hint: None,
             };
             // one that runs is the one that the element would give
-            assert!(!runs || graph.core.lease(node, &x.seen, x.hint, &mut cx) == had);
+            let would = graph.core.lease(node, &x.seen, x.hint, &mut cx);
+            assert!(
+                !runs || would == had,
+                "{had} of {noted:?}, {would}: {:?}",
+                x.seen
+            );
         }
     }
 

@@ -238,6 +238,7 @@ impl Builder<'_> {
             run_list: RunList::new(n),
             timers: Timers::default(),
             now: self.options.start,
+            ingress: None,
             seed: self.options.seed,
             stack: Vec::new(),
             together: Default::default(),
@@ -276,12 +277,11 @@ impl Builder<'_> {
             core.write(LogStream::Stdout, &stdout);
         }
         core.start(&mut out, &mut store);
-        let roles = io_roles(&core);
         Ok(Graph {
+            roles: io_roles(&core),
             core,
             out,
             store,
-            roles,
             packets_in: 0,
             warnings: self.diags,
         })

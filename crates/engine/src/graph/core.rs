@@ -7,8 +7,7 @@ use crate::graph::random;
 use crate::graph::rule_counts::RuleLedger;
 use crate::graph::sched::{RunList, Timers};
 use crate::graph::topology::{Edge, Topology};
-use crate::graph::trace::{Decision, Entry, MAX_TRACE_STEPS, Trace, TraceStep};
-use crate::graph::visits::Visit;
+use crate::graph::trace::{Decision, Entry, Trace};
 use onefold_element::{
     Cx, ElemId, Element, Emission, HandlerError, Host, LogStream, NameDb, Outbox, StateStore,
     TimerId, find_element,
@@ -69,6 +68,8 @@ pub(crate) struct Core {
     pub run_list: RunList,
     pub timers: Timers,
     pub now: Timestamp,
+    /// Where the batch entered that is on its way, if whoever brought it has said so.
+    pub ingress: Option<ElemId>,
     pub seed: u64,
     /// Work not done yet; the last is next.
     pub stack: Vec<Work>,
@@ -232,7 +233,8 @@ impl Core {
                 };
                 let (ninputs, noutputs) = (n.ninputs as usize, n.noutputs as usize);
                 let mark = out.effects.len();
-                let traced = self.trace_begin(to.node, Entry::Push(to.port as usize), out);
+                let entry = Entry::Push(to.port as usize);
+                let traced = self.trace_begin(to.node, entry, Some(&p), out);
                 elem.push(
                     to.port as usize,
                     p,
@@ -247,7 +249,7 @@ impl Core {
                     },
                 );
                 self.nodes[to.node as usize].elem = Some(elem);
-                self.trace_end(traced, mark, out);
+                self.trace_end(traced, None, mark, out);
                 if out.effects.len() == mark + 1
                     && let Some(Emission::Emit(port, _)) = out.effects.last()
                 {
@@ -323,101 +325,6 @@ impl Core {
             self.run_list.wake(*e);
         }
     }
-
-    // tracing
-
-    #[inline]
-    pub fn trace_begin(&mut self, node: u32, entry: Entry, out: &Outbox) -> Traced {
-        match self.trace.is_some() {
-            true => self.trace_begin_slow(node, entry, out).map(Box::new),
-            false => None,
-        }
-    }
-
-    #[cold]
-    fn trace_begin_slow(&mut self, node: u32, entry: Entry, out: &Outbox) -> Option<TraceMark> {
-        let t = self.trace.as_mut()?;
-        if let Some(v) = &mut t.visits {
-            if v.len() >= MAX_TRACE_STEPS {
-                return None;
-            }
-            v.push(Visit { node });
-            return Some(TraceMark {
-                step: v.len() - 1,
-                node,
-                transmitted: 0,
-                drops: Vec::new(),
-            });
-        }
-        if t.steps.len() >= MAX_TRACE_STEPS {
-            t.truncated = true;
-            return None;
-        }
-        let spec = self.topo.spec.elements.get(node as usize)?;
-        t.open.push(t.steps.len());
-        t.steps.push(TraceStep {
-            element: ElemId(node),
-            name: spec.name.clone(),
-            class: spec.class.clone(),
-            loc: spec.decl.clone(),
-            entry,
-            at: self.now,
-            decisions: Vec::new(),
-            outputs: Vec::new(),
-            drops: Vec::new(),
-            transmitted: 0,
-        });
-        Some(TraceMark {
-            step: t.steps.len() - 1,
-            node,
-            transmitted: out.transmitted.len(),
-            drops: out.drops.clone(),
-        })
-    }
-
-    #[inline]
-    pub fn trace_end(&mut self, begun: Traced, mark: usize, out: &Outbox) {
-        if let Some(b) = begun {
-            self.trace_end_slow(&b, mark, out);
-        }
-    }
-
-    #[cold]
-    fn trace_end_slow(&mut self, b: &TraceMark, mark: usize, out: &Outbox) {
-        let Some(t) = self.trace.as_mut() else { return };
-        if t.visits.is_some() {
-            return;
-        }
-        t.open.retain(|i| *i != b.step);
-        let Some(step) = t.steps.get_mut(b.step) else {
-            return;
-        };
-        for e in out.effects.get(mark..).into_iter().flatten() {
-            if let Emission::Emit(port, p) = e {
-                step.outputs.push((*port, p.len()));
-            }
-        }
-        let mine = out.transmitted.get(b.transmitted..).into_iter().flatten();
-        step.transmitted = mine.filter(|(e, _)| e.0 == b.node).count();
-        for (e, reason, n) in &out.drops {
-            let same = |d: &&(ElemId, &str, u64)| d.0 == *e && std::ptr::eq(d.1, *reason);
-            let before = b.drops.iter().find(same).map_or(0, |d| d.2);
-            if e.0 == b.node && *n > before {
-                step.drops.push(reason.to_string());
-            }
-        }
-    }
-}
-
-/// A step that is being traced, if one is.
-pub(crate) type Traced = Option<Box<TraceMark>>;
-
-/// What was before a traced step.
-pub(crate) struct TraceMark {
-    step: usize,
-    node: u32,
-    transmitted: usize,
-    drops: Vec<(ElemId, &'static str, u64)>,
 }
 
 impl Host for Core {
@@ -433,12 +340,14 @@ impl Host for Core {
         if !up.is_some() || self.pull_depth > MAX_PULL_PATH + 16 {
             return None;
         }
+        let up = self.pull_source(up)?;
         let batched = std::mem::replace(&mut out.batched, false);
         let mark = out.effects.len();
         self.pull_depth += 1;
-        let traced = self.trace_begin(up.node, Entry::Pull(up.port as usize), out);
+        let traced = self.trace_begin(up.node, Entry::Pull(up.port as usize), None, out);
         let p = self.with(up.node, out, store, |e, cx| e.pull(up.port as usize, cx));
-        self.trace_end(traced, mark, out);
+        let gave = p.as_ref().and_then(|p| p.as_deref());
+        self.trace_end(traced, gave, mark, out);
         self.pull_depth -= 1;
         // what left at its push outputs meanwhile
         self.settle(up.node, mark, out, store);
@@ -579,13 +488,7 @@ impl Host for Core {
     }
     fn trace(&mut self, elem: ElemId, argument: Option<usize>, text: String) {
         let topo = self.topo.clone();
-        let Some(t) = self.trace.as_mut() else { return };
-        let at = t
-            .open
-            .iter()
-            .rev()
-            .find(|i| t.steps.get(**i).is_some_and(|s| s.element == elem));
-        let Some(step) = at.and_then(|i| t.steps.get_mut(*i)) else {
+        let Some(step) = self.trace_step(elem) else {
             return;
         };
         let loc = match argument {
@@ -597,6 +500,28 @@ impl Host for Core {
             loc,
             text,
         });
+    }
+    fn trace_missed(&mut self, elem: ElemId, rules: Vec<(usize, String)>, more: usize) {
+        let topo = self.topo.clone();
+        let Some(step) = self.trace_step(elem) else {
+            return;
+        };
+        step.more_missed += more;
+        step.missed
+            .extend(rules.into_iter().map(|(argument, text)| Decision {
+                argument: Some(argument),
+                loc: topo.spec.arg_loc(elem.0 as usize, argument),
+                text,
+            }));
+    }
+    fn ingress(&self) -> Option<ElemId> {
+        self.ingress
+    }
+    fn upstream_queues(&self, elem: ElemId) -> Vec<(usize, bool)> {
+        self.queues_above(elem)
+    }
+    fn upstream_idle(&self, elem: ElemId, port: usize) -> bool {
+        self.never_gives(elem, port)
     }
     fn element_name(&self, elem: ElemId) -> String {
         let name = self.topo.names.get(elem.0 as usize);

@@ -23,4 +23,5 @@ pub(crate) mod sched;
 pub(crate) mod topology;
 pub(crate) mod trace;
 pub(crate) mod unparse;
+pub(crate) mod upstream;
 pub(crate) mod visits;

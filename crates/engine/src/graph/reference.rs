@@ -367,6 +367,11 @@ impl Graph {
         std::mem::take(&mut self.core.printed)
     }
 
+    /// Elements hear from now on that packets have entered here ([`onefold_element::Host::ingress`]).
+    pub fn set_ingress(&mut self, entry: Option<ElemId>) {
+        self.core.ingress = entry;
+    }
+
     /// Starts taking a trace, dropping an earlier one.
     pub fn start_trace(&mut self) {
         self.core.trace = Some(Box::new(Trace::default()));
@@ -444,6 +449,7 @@ impl Graph {
                 run_list: c.run_list.clone(),
                 timers: c.timers.clone(),
                 now: c.now,
+                ingress: None,
                 seed: c.seed,
                 stack: Vec::new(),
                 together: c.together.clone(),

@@ -29,12 +29,13 @@ impl Core {
             return TaskTurn::Idle;
         };
         let before = self.work_done(out);
+        let ingress = self.ingress.take();
         let mut again = false;
         for _ in 0..limits::TASK_BURST {
             let mark = out.effects.len();
-            let traced = self.trace_begin(node, Entry::Task, out);
+            let traced = self.trace_begin(node, Entry::Task, None, out);
             let status = self.with(node, out, store, |e, cx| e.run_task(cx));
-            self.trace_end(traced, mark, out);
+            self.trace_end(traced, None, mark, out);
             self.settle(node, mark, out, store);
             match status {
                 Some(TaskStatus::Again) if self.steps <= limits::MAX_STEPS => continue,
@@ -44,6 +45,7 @@ impl Core {
             break;
         }
         self.run_late(out, store);
+        self.ingress = ingress;
         let worked = self.work_done(out) != before;
         self.run_list.end(again, worked);
         match worked {
@@ -55,6 +57,7 @@ impl Core {
     /// Fires timers that are due, at most `limit`; says how many fired.
     pub fn run_timers(&mut self, limit: u32, out: &mut Outbox, store: &mut StateStore) -> u32 {
         let mut fired = 0;
+        let ingress = self.ingress.take();
         while fired < limit && !self.stop_flag {
             let Some((node, timer)) = self.timers.take_due(self.now) else {
                 break;
@@ -62,12 +65,13 @@ impl Core {
             fired += 1;
             self.activity += 1;
             let mark = out.effects.len();
-            let traced = self.trace_begin(node, Entry::Timer, out);
+            let traced = self.trace_begin(node, Entry::Timer, None, out);
             self.with(node, out, store, |e, cx| e.run_timer(timer, cx));
-            self.trace_end(traced, mark, out);
+            self.trace_end(traced, None, mark, out);
             self.settle(node, mark, out, store);
             self.run_late(out, store);
         }
+        self.ingress = ingress;
         fired
     }
 

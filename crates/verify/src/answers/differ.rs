@@ -31,7 +31,7 @@ const MAX_DIFFERING: usize = 100_000;
 /// So many classes are sought whatever it takes, within [`WORK`];
 const ENOUGH: usize = 2 * MAX_CHANGES;
 /// more of them only as long as no more filters than these have been looked at.
-const WORK_MORE: u64 = 3_000_000;
+const WORK_MORE: u64 = 1_000_000;
 /// Most pairs of stages that are looked at.
 const MAX_PAIRS: usize = 4_000;
 /// Parts of a class for which packets are sought.

@@ -4,6 +4,7 @@ use super::lists::{self, Element, RuleSet};
 use crate::answers::{packet, short};
 use crate::common::{self, thousands};
 use crate::counterexample::hex;
+use crate::explain::odd::{Odd, OddRule};
 use crate::progress::Progress;
 use crate::rules::Row;
 use onefold_chain::Chain;
@@ -11,7 +12,7 @@ use onefold_engine::Graph;
 use onefold_verify::answers::findings::{Finding, Findings, Kind, look};
 use onefold_verify::answers::list::World;
 use serde_json::{Value, json};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Findings of a list that are printed unless all are asked for.
 const SHOWN: usize = 12;
@@ -35,6 +36,42 @@ pub struct Checked {
 /// Looks at all lists of rules of a chain; `whole` is the same chain, with rules that no packet comes to
 /// ([`onefold_chain::load_whole`]).
 pub fn check(chain: &Chain, whole: &Chain, graph: &mut Graph, quiet: bool) -> Checked {
+    check_within(chain, whole, graph, quiet, Duration::MAX)
+}
+
+/// What `explain` says of odd rules: the same, of as many rules as can be looked at in so long.
+pub fn odd(chain: &Chain, whole: &Chain, graph: &mut Graph, limit: Duration) -> Odd {
+    let checked = check_within(chain, whole, graph, true, limit);
+    let mut odd = Odd::default();
+    for l in &checked.sets {
+        odd.looked.0 += l.findings.looked;
+        odd.looked.1 += l.set.rules.len();
+        for f in &l.findings.all {
+            let kind = f.kind.name();
+            match odd.kinds.iter_mut().find(|k| k.0 == kind) {
+                Some(k) => k.1 += 1,
+                None => odd.kinds.push((kind, 1)),
+            }
+            let row = l.row(Some(f.rule)).filter(|_| odd.first.len() < NAMED);
+            odd.first.extend(row.map(|r| OddRule {
+                kind,
+                file: r.loc.file.to_string(),
+                line: r.loc.line,
+                text: r.text.to_string(),
+            }));
+        }
+    }
+    odd
+}
+
+fn check_within(
+    chain: &Chain,
+    whole: &Chain,
+    graph: &mut Graph,
+    quiet: bool,
+    limit: Duration,
+) -> Checked {
+    let start = Instant::now();
     let one = |set: RuleSet| {
         let begun = Instant::now();
         let mut progress = Progress::new(set.rules.len() as u64, quiet);
@@ -42,7 +79,7 @@ pub fn check(chain: &Chain, whole: &Chain, graph: &mut Graph, quiet: bool) -> Ch
             progress.at(n as u64, || {
                 format!("rules of {}", thousands(set.rules.len() as u64))
             });
-            true
+            start.elapsed() < limit
         });
         progress.finish();
         findings.all.retain(|f| !set.open.contains(&f.rule));

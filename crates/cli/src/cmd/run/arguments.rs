@@ -105,6 +105,14 @@ impl Args {
         let file = self.alerts.as_deref().filter(|_| live);
         file.map(Eve::open).transpose()
     }
+    /// The same for a process that is one of several which write to the file.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(super) fn eve_beside_others(&self, live: bool) -> Result<Option<Eve>> {
+        let file = self.alerts.as_deref().filter(|_| live);
+        file.map(Eve::beside_others).transpose()
+    }
     /// Most packets that go in together.
     pub fn batch_size(&self) -> usize {
         usize::from(self.batch)
@@ -160,17 +168,12 @@ impl Args {
 /// # Errors
 /// It is asked.
 pub(super) fn in_processes(args: &Args) -> Result<()> {
-    let asked = [
-        ("--drops", args.drops.is_some()),
-        ("--alerts", args.alerts.is_some()),
-        ("--read", !args.read.is_empty()),
-    ];
-    match asked.into_iter().find(|(_, asked)| *asked) {
-        Some((flag, _)) => anyhow::bail!(
-            "{flag} looks into functions, which run in processes of their own here: take 'run: process' out of the \
+    match args.read.is_empty() {
+        false => anyhow::bail!(
+            "--read looks into functions, which run in processes of their own here: take 'run: process' out of the \
              chain file"
         ),
-        None => Ok(()),
+        true => Ok(()),
     }
 }
 

@@ -9,16 +9,46 @@ use onefold_engine::TraceStep;
 fn reference_lines(steps: &[TraceStep]) -> Vec<String> {
     let mut lines = Vec::new();
     let mut last = None;
+    let mut packet = "";
     for s in steps {
         let (nf, element) = split(&s.name);
         if last != Some(nf) {
             lines.push(nf.to_string());
             last = Some(nf);
         }
+        // the packet that came, where it is another than at the step before
+        if !s.packet.is_empty() && s.packet != packet {
+            lines.push(format!("    {}", s.packet));
+            packet = &s.packet;
+        }
         lines.push(format!("  {element} :: {}: {}", s.class, decision(s)));
+        lines.extend(missed(s));
         for d in s.decisions.iter().filter(|d| d.argument.is_some()) {
             lines.push(format!("      by {}", d.loc));
         }
+    }
+    lines
+}
+
+/// Why the rules before the one that decided did not match.
+fn missed(s: &TraceStep) -> Vec<String> {
+    let file = s.decisions.first().map_or(&s.loc.file, |d| &d.loc.file);
+    let mut lines = Vec::new();
+    for m in &s.missed {
+        let rule = m.argument.map_or(0, |a| a + 1);
+        let at = match m.loc.file == *file {
+            true => format!("line {}", m.loc.line),
+            false => format!("{}:{}", m.loc.file, m.loc.line),
+        };
+        lines.push(format!("      not rule {rule} ({at}): {}", m.text));
+    }
+    match s.more_missed {
+        0 => {}
+        1 => lines.push("      nor 1 rule more".to_string()),
+        n => lines.push(format!(
+            "      nor {} rules more",
+            crate::common::thousands(n as u64)
+        )),
     }
     lines
 }

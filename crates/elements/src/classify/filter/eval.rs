@@ -46,7 +46,7 @@ impl<'a> View<'a> {
         self.net.get(9).copied()
     }
 
-    fn layer(&self, l: Layer) -> &'a [u8] {
+    pub(super) fn layer(&self, l: Layer) -> &'a [u8] {
         match l {
             Layer::Net => self.net,
             Layer::Net6 => self.net6,

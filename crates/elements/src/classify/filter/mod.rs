@@ -53,6 +53,7 @@ mod rules;
 mod search;
 #[cfg(test)]
 mod tests;
+mod why;
 
 pub use error::{FilterError, FilterErrorKind};
 pub use eval::{View, View6};

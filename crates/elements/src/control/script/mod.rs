@@ -187,9 +187,9 @@ impl Script {
         let result = self.result();
         let failed = self.ended_with(|op| matches!(op, Op::Error { .. }));
         self.run_handler.clear();
-        self.run_args.clear();
         self.run_is_write = false;
         if failed || !errors.is_empty() {
+            self.run_args.clear();
             return Err(HandlerError::BadValue(errors.join("\n")));
         }
         Ok(result)

@@ -324,7 +324,8 @@ impl Element for PayloadFilter {
                 format!("{} {}", r.action, r.name).trim_end().to_string()
             });
             if self.told.is_wanted() && r.action != Action::Allow {
-                self.told.add(&p, *argument, r.action == Action::Drop);
+                let said = (*argument, r.action == Action::Drop);
+                self.told.add(&p, said, cx.ingress());
             }
             match r.action {
                 Action::Alert => alert = true,

@@ -550,10 +550,10 @@ impl<'a> Exec<'a> {
         self.tell();
         let outputs = outputs.of(&self.code.nexts);
         let mark = self.out.effects.len();
-        let traced = (self.core).trace_begin(to.node, Entry::Push(to.port as usize), self.out);
         let port = to.port as usize;
+        let traced = (self.core).trace_begin(to.node, Entry::Push(port), Some(&p), self.out);
         (self.core).with(to.node, self.out, self.store, |e, cx| e.push(port, p, cx));
-        self.core.trace_end(traced, mark, self.out);
+        self.core.trace_end(traced, None, mark, self.out);
         if self.out.effects.len() == mark + 1
             && let Some(Emission::Emit(port, _)) = self.out.effects.last()
             && let Some(Next::Stage(s)) = outputs.get(*port).copied()

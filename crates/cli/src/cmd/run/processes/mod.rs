@@ -4,6 +4,7 @@
 
 mod asked;
 mod cores;
+mod counted;
 mod hello;
 mod io;
 mod kids;
@@ -15,6 +16,7 @@ pub mod segment;
 mod slots;
 
 use super::Args;
+use crate::alerts::Eve;
 use crate::common;
 use crate::live::LivePlan;
 use crate::merge;
@@ -70,6 +72,10 @@ pub fn run(
             common::print_diagnostics(&[Diagnostic::error(e.to_string())]);
             return Ok(common::BAD_INPUT);
         }
+    };
+    let _eve = match beforehand(args, chain, inputs)? {
+        Ok(eve) => eve,
+        Err(code) => return Ok(code),
     };
     let clock = Clock::start();
     let recorded = match live.is_empty() {
@@ -155,6 +161,32 @@ pub fn run(
     report::print(args, chain, &mut mover, ended)
 }
 
+/// What is dropped in captures, and what alerts are about, is found by the chain in one piece. Of interfaces, processes
+/// write alerts, beside one another: here the file is made, and SIGHUP ends nothing as long as it is there.
+fn beforehand(
+    args: &Args,
+    chain: &Chain,
+    inputs: &[(String, String)],
+) -> Result<std::result::Result<Option<Eve>, u8>> {
+    let wanted = [("--drops", &args.drops), ("--alerts", &args.alerts)];
+    let wanted = wanted.into_iter().find(|w| w.1.is_some());
+    let Some((flag, _)) = wanted.filter(|_| !inputs.is_empty()) else {
+        return args.eve(inputs.is_empty()).map(Ok);
+    };
+    if let Some(name) = chain.native() {
+        bail!(
+            "{flag} takes captures through the whole chain: nothing is known of what '{name}' does"
+        );
+    }
+    let start = runner::first_time(inputs)?;
+    let mut graph = match super::workers::graph(args, chain, start, args.quiet) {
+        Ok(g) => g,
+        Err(code) => return Ok(Err(code)),
+    };
+    super::arguments::beforehand(args, chain, &mut graph, inputs)?;
+    Ok(Ok(None))
+}
+
 /// What `--adapt` changes frames by; else the exit status, as the graph could not be built.
 fn adapter(args: &Args, chain: &Chain, start: Timestamp) -> Result<Option<Adapter>, u8> {
     if !args.adapt {
@@ -181,8 +213,6 @@ fn shared_memory(wiring: &Wiring) -> Result<(Plan, Arc<Region>, OwnedFd)> {
 fn check(args: &Args) -> Result<()> {
     let wrong = [
         (args.offload.is_some(), "--offload"),
-        (args.html.is_some(), "--html"),
-        (args.rules, "--rules"),
         (args.has_program(), "--program"),
         (args.sandbox().is_demanded(), "--sandbox strict or --user"),
     ];

@@ -1,11 +1,15 @@
 //! What a run of several processes is reported as.
 
+use super::counted;
 use super::mover::{Ended, Mover};
 use super::scheduling::Schedule;
+use crate::alerts;
 use crate::cmd::run::{Args, Mode};
 use crate::common::{self, thousands};
-use anyhow::Result;
+use crate::rules;
+use anyhow::{Context, Result};
 use onefold_chain::Chain;
+use onefold_engine::Totals;
 use onefold_nf::service::Snapshot;
 use onefold_runtime::Count;
 use serde_json::{Value, json};
@@ -139,9 +143,19 @@ impl Sum {
         }
     }
 
+    fn totals(&self) -> Totals {
+        Totals {
+            packets_in: self.packets_in,
+            created: self.created,
+            sent: self.packets_out,
+            dropped: self.dropped,
+            held: self.held,
+        }
+    }
+
     /// Is every packet accounted for?
     fn balanced(&self) -> bool {
-        self.packets_in + self.created == self.packets_out + self.dropped + self.held
+        self.totals().balanced()
     }
 
     fn hit_rate(&self) -> f64 {
@@ -256,10 +270,34 @@ pub fn json(mode: Mode, mover: &Mover, ended: Ended) -> Value {
 pub fn print(args: &Args, chain: &Chain, mover: &mut Mover, ended: Ended) -> Result<u8> {
     let sum = Sum::of(mover);
     let per_packet = ended.seconds * 1e9 / sum.packets_in.max(1) as f64;
+    let counts = counted::whole(args, chain, mover);
+    let found = counted::found(chain, &counts);
+    let mut v = json(args.mode, mover, ended);
+    if let Some(all) = v.as_object_mut() {
+        counts.json(&found, all);
+    }
+    if let Some(file) = &args.html {
+        let outcome = counted::outcome(&v, sum.totals());
+        let page = crate::html::run_page(&crate::html::Ran {
+            chain,
+            outcome: &outcome,
+            made: None,
+            counts: &counts,
+            alerts: &found,
+        });
+        std::fs::write(file, page).with_context(|| format!("'{}'", file.display()))?;
+    }
     if args.json {
-        common::print_json(&json(args.mode, mover, ended))?;
+        common::print_json(&v)?;
     } else {
         text(&chain.name, &sum, mover, (ended, per_packet));
+        alerts::print(&found);
+        if args.rules {
+            rules::print(&counts.rules);
+        }
+        if let Some(f) = &args.html {
+            crate::say!("report: {}", f.display());
+        }
     }
     let holds = sum.balanced() && sum.mismatches == 0;
     Ok(if holds {

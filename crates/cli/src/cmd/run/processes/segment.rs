@@ -5,6 +5,7 @@ use super::hello::{Hello, LONGEST};
 use super::outside::Wire;
 use super::outside::attach::{Attached, attach, packet_port};
 use super::outside::sleeper::Sleeper;
+use crate::alerts::Eve;
 use crate::cmd::run::{self, Made, workers};
 use crate::common;
 use crate::deploy::{Renewal, Verifier};
@@ -117,6 +118,8 @@ struct Process {
     begun: Instant,
     /// Of one that has devices besides its rings.
     sleeper: Option<Sleeper>,
+    /// Where alerts are written, if they are.
+    eve: Option<Eve>,
 }
 
 impl Process {
@@ -180,12 +183,17 @@ impl Process {
             .nf(hello.me)
             .map(|b| b.said().done.load(Ordering::Relaxed));
         let mut worker = Worker::new(executor, specs, args.batch_size());
+        let eve = args.eve_beside_others(!hello.recorded)?;
+        if let Some(eve) = &eve {
+            eve.begin(worker.executor().flow_mut().peek_graph_mut());
+        }
         let sleeper = with_devices
             .then(|| Sleeper::new(region.clone(), hello.me, &mut worker))
             .transpose()?;
         Ok(Ok(Process {
             worker,
             sleeper,
+            eve,
             renewal: Renewal::new(verifier, policy, false, !hello.live),
             made,
             chain,
@@ -235,6 +243,7 @@ impl Process {
                 }
                 self.warn();
                 runner::forward_prints(self.worker.executor().flow_mut().peek_graph_mut());
+                self.write_alerts();
             }
             if self.worker.executor().graph().stop_requested() {
                 break;
@@ -408,9 +417,18 @@ impl Process {
         }
     }
 
+    /// Adds to the file of alerts, if there is one.
+    fn write_alerts(&mut self) {
+        if let Some(eve) = &self.eve {
+            let graph = self.worker.executor().flow_mut().peek_graph_mut();
+            eve.write(graph, &self.chain);
+        }
+    }
+
     /// Says at the end what it has done.
     fn report(mut self, args: &run::Args, channel: &mut Channel) -> Result<u8> {
         self.renewal.end();
+        self.write_alerts();
         self.warn();
         let shadow = self.worker.executor();
         shadow.end_window();
@@ -427,7 +445,8 @@ impl Process {
             early: Vec::new(),
         };
         let outcome = runner::outcome(&self.chain, &mut self.worker, ran, self.live);
-        let runner = self.worker.into_executor();
+        let mut runner = self.worker.into_executor();
+        let counted = super::counted::told(runner.graph_mut());
         let made = self.made.as_ref().map(|(s, v)| Made {
             graph: runner.graph(),
             synthesized: s,
@@ -442,6 +461,7 @@ impl Process {
             all.give_up();
             (all.counts(), all.seat().refused())
         };
+        v["counted"] = counted;
         v["compared"] = compared.compared.into();
         v["mismatches"] = compared.mismatches.into();
         v["lost"] = counts.lost.into();
