@@ -30,12 +30,19 @@ pub(crate) fn hint_of(entry: &Entry, which: u8) -> u32 {
 }
 
 /// It says something else. Nothing happens to an entry of any other action.
+///
+/// A [lease](LEASE) that the flow had is over with the first hint: its number is one of the place that the hint led to,
+/// and the new place may have given the same one to another flow, or to the other direction.
 #[inline(never)]
 pub(crate) fn set_hint(table: &mut Table, slot: Slot, which: u8, hint: u32) {
     if let Some(l) = table.lines.get_mut(slot as usize)
         && ComposedTable::is(l.0[5] as u32)
     {
-        let rest = l.0[WORD] & !(u64::from(u32::MAX) << shift(which));
+        let other = which == 0 && l.0[WORD] as u32 != hint;
+        let rest = match other {
+            true => 0,
+            false => l.0[WORD] & !(u64::from(u32::MAX) << shift(which)),
+        };
         l.0[WORD] = rest | u64::from(hint) << shift(which);
     }
 }
@@ -78,9 +85,12 @@ mod tests {
         for slot in [composed, other, u32::MAX] {
             set_hint(&mut t, slot, 0, 5);
             set_hint(&mut t, slot, 1, u32::MAX);
-            set_hint(&mut t, slot, 0, 6);
+            set_hint(&mut t, slot, 0, 5);
         }
-        assert_eq!([0, 1].map(|k| hint(&t, composed, k)), [6, u32::MAX]);
+        assert_eq!([0, 1].map(|k| hint(&t, composed, k)), [5, u32::MAX]);
+        // a lease goes with the place that it is of
+        set_hint(&mut t, composed, 0, 6);
+        assert_eq!([0, 1].map(|k| hint(&t, composed, k)), [6, NO_HINT]);
         assert_eq!([0, 1].map(|k| hint(&t, other, k)), [NO_HINT; 2]);
     }
 }
