@@ -313,7 +313,8 @@ fn what_is_wrong_is_not_noted() {
             lively: 4,
             ..QUIET
         };
-        check(mix, 150, seed, 1);
+        // groups of such packets go one by one, for the most part
+        check(mix, 150, seed, u64::from(damaged == 3));
     }
 }
 
