@@ -153,8 +153,8 @@ pub trait Port: Send {
         Ok(())
     }
 
-    /// Packets that have arrived, `most` at most, are taken from the device and dropped, for who takes none in: which were
-    /// they? `None`: this port hands over what it is to drop.
+    /// Packets that have arrived, `most` at most, are taken from the device and dropped, for who takes none in: which
+    /// were they? `None`: this port hands over what it is to drop.
     fn discard(&mut self, _most: u64) -> Option<Count> {
         None
     }

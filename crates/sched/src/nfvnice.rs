@@ -128,8 +128,8 @@ struct State {
     /// Arrival rates (packets a ns) added up since shares were written, and how many.
     rate: f64,
     rates: u32,
-    /// Moving average of arrival rates, over some 40 ms: an NF whose chain is shed gets nothing for as long as its ring is
-    /// being emptied, and works all the same.
+    /// Moving average of arrival rates, over some 40 ms: an NF whose chain is shed gets nothing for as long as its ring
+    /// is being emptied, and works all the same.
     smooth: Option<f64>,
     /// Moving average of the ring's occupancy, as a part of it.
     average: f64,

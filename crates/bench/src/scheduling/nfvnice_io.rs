@@ -32,7 +32,7 @@ pub const TCP: Experiment = Experiment {
         of one run; here there is a run with it and one without. Each flow of UDP is a port, at a fixed rate, as what \
         is shed is told apart by port; chains have rings of their own, so that TCP has its part of functions' turns \
         even where nobody sheds (in the paper all flows share a function's ring). The connection is Onefold's own, \
-        not iperf3's: it writes and reads 64 KiB at a time. That other core is what bounds TCP, alone and beside UDP: a \
+        not iperf3's: it writes and reads 64 KiB at a time. That other core bounds TCP, alone and beside UDP: a \
         second connection has 400 Mb/s to send, and no more.",
     published: &[(
         "NFVnice, fig. 13",

@@ -19,8 +19,8 @@ fn testpmd(kind: &str, device: &str) -> String {
         }
     };
     let line = format!(
-        "exec stdbuf -oL dpdk-testpmd -l 0,1 --no-huge --no-pci -m 512 --no-telemetry {} {} -- --forward-mode=mac --auto-start \
-         --disable-link-check --stats-period=3600 --total-num-mbufs=8192 >/run/onefold-box/log 2>&1",
+        "exec stdbuf -oL dpdk-testpmd -l 0,1 --no-huge --no-pci -m 512 --no-telemetry {} {} -- --forward-mode=mac \
+         --auto-start --disable-link-check --stats-period=3600 --total-num-mbufs=8192 >/run/onefold-box/log 2>&1",
         vdev(0),
         vdev(1)
     );

@@ -64,8 +64,7 @@ impl FlowRunner {
             let now = self.runner.graph.core.now;
             let mut windows = Windows::of(batch, &mut self.meta.lens, &mut places);
             let mut seen = self.look_up(wide, ingress, &windows);
-            let alone = self.some_go_alone(ingress);
-            self.tell_plain(wide, &windows, alone && seen.keyed && equal_match);
+            let alone = self.tell_plain(wide, ingress, &windows, seen.keyed && equal_match);
             // all known, and no more of each than has to be
             let mut at_once = match (seen.by_flow, seen.keyed) {
                 _ if !equal_match || alone => Applied::default(),

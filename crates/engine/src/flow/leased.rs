@@ -39,13 +39,22 @@ fn millis(t: Timestamp) -> u64 {
 }
 
 impl FlowRunner {
-    /// It is told which packets of a group are plain, if these `may` go together, and flows are leased.
+    /// May packets of this cache go alone? It is told which of a group are plain then, if these `may` go together, and
+    /// flows are leased.
     #[inline(always)]
-    pub(crate) fn tell_plain(&mut self, wide: impl Steps, packets: &Windows<'_>, may: bool) {
+    pub(crate) fn tell_plain(
+        &mut self,
+        wide: impl Steps,
+        cache: usize,
+        packets: &Windows<'_>,
+        may: bool,
+    ) -> bool {
+        let alone = self.some_go_alone(cache);
         self.meta.plain = match self.composed.leases() {
-            Some(sums) if may => wide.plain(packets, &mut self.meta, sums),
+            Some(sums) if alone && may => wide.plain(packets, &mut self.meta, sums),
             _ => 0,
         };
+        alone
     }
 
     /// Packets of a group from number `from` on, up to `upto`, whose leases run leave, up to the first one whose does

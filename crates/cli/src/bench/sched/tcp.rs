@@ -143,8 +143,8 @@ fn goes_on(e: &std::io::Error) -> bool {
     [WouldBlock, TimedOut, Interrupted].contains(&e.kind())
 }
 
-/// Writes as much as is taken; with `most`, no more than so many million bits a second: a piece is not written before it
-/// is due, and who was held up for longer than a few pieces does not make up for it.
+/// Writes as much as is taken; with `most`, no more than so many million bits a second: a piece is not written before
+/// it is due, and who was held up for longer than a few pieces does not make up for it.
 fn writes(mut to: TcpStream, most: Option<u32>, over: &AtomicBool) {
     let piece = vec![0x13; most.map_or(PIECE, |_| SMALL_PIECE)];
     let each =

@@ -99,12 +99,11 @@ pub fn run(
     let event: OwnedFd = event.into();
     let (spec, place) = (policy(args, chain), cores::placing(args, chain, &segments)?);
     let spins = if place.has_spare() { SPINS } else { 0 };
-    let start = recorded.filter(|_| !in_real_time);
     let launch = Launch {
         memory: fd,
         event: event.try_clone()?,
         plan: plan.clone(),
-        start: start.unwrap_or(clock.origin()),
+        start: (recorded.filter(|_| !in_real_time)).unwrap_or(clock.origin()),
         clock,
         live: in_real_time,
         spins,
