@@ -51,8 +51,10 @@ everything() {
   local status=0 first packages streams=()
   scripts/packages.sh test >"$out/packages.log" 2>&1 &
   packages=$!
-  # That all is well without DPDK; before the tests, which want the program that has it.
-  [ ${#features[@]} -eq 0 ] || "$cargo" build --workspace --lib --bins --locked 2>&1 || return
+  # That all is well without DPDK; before the tests, which want the program that has it. With what tests ask of the
+  # elements: otherwise these, and all that depends on them, would be compiled once more for the tests.
+  [ ${#features[@]} -eq 0 ] ||
+    "$cargo" build --workspace --lib --bins --locked --features onefold-elements/testing 2>&1 || return
   run --all-targets --no-run || return
   wait "$packages"
   cat "$out/packages.log"

@@ -263,7 +263,6 @@ fn run(edge: &Edge, corpus: &Corpus, dir: &Path, way: &str) -> (PathBuf, Rig) {
     std::fs::write(&all, "allow all\n").expect("a rule file");
     let mut rig = Rig::new(edge, (way != "as is").then_some(all.as_path()), &out);
     for f in &corpus.frames {
-        // files of all ages: one clock that never goes back
         rig.now = rig.now.max(Timestamp(f.ts_ns));
         let who = corpus.files[f.file].to_string_lossy();
         if way == "as is" {

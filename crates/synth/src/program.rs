@@ -609,14 +609,33 @@ impl Filter {
     }
     /// Does every packet that fits `other` fit this?
     pub fn covers(&self, other: &Filter) -> bool {
+        let mut theirs = Rest(&other.0);
         self.0
             .iter()
-            .all(|(d, s)| other.get(*d).is_some_and(|o| o.is_subset(s)))
+            .all(|(d, s)| theirs.get(*d).is_some_and(|o| o.is_subset(s)))
     }
     /// Does no packet fit both, as far as single dimensions tell?
     pub fn is_disjoint(&self, other: &Filter) -> bool {
+        let mut theirs = Rest(&other.0);
         self.0
             .iter()
-            .any(|(d, s)| other.get(*d).is_some_and(|o| o.is_disjoint(s)))
+            .any(|(d, s)| theirs.get(*d).is_some_and(|o| o.is_disjoint(s)))
+    }
+}
+
+/// What is left of a filter's conditions while dimensions are asked for in order: two filters are compared in one walk.
+struct Rest<'a>(&'a [(Dim, ValueSet)]);
+
+impl<'a> Rest<'a> {
+    /// The set of a dimension that is behind all asked for before.
+    fn get(&mut self, d: Dim) -> Option<&'a ValueSet> {
+        while let Some(((k, set), rest)) = self.0.split_first() {
+            match k.cmp(&d) {
+                std::cmp::Ordering::Less => self.0 = rest,
+                std::cmp::Ordering::Equal => return Some(set),
+                std::cmp::Ordering::Greater => return None,
+            }
+        }
+        None
     }
 }

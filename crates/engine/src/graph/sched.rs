@@ -6,7 +6,7 @@
 
 use onefold_element::TimerId;
 use onefold_packet::Timestamp;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Stride of a task with one ticket; a task with the default number of tickets has `STRIDE_ONE / DEFAULT_TICKETS`.
 const STRIDE_ONE: u64 = 1 << 16;
@@ -118,7 +118,8 @@ impl RunList {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Timers {
     by_time: BTreeMap<(Timestamp, u64), (u32, TimerId)>,
-    set: HashMap<(u32, TimerId), (Timestamp, u64)>,
+    /// By element: its timers that are set (elements have one or two), and their keys in `by_time`.
+    set: Vec<Vec<(TimerId, (Timestamp, u64))>>,
     sequence: u64,
     /// When the next one is due: asked for with every packet.
     soonest: Option<Timestamp>,
@@ -130,14 +131,24 @@ impl Timers {
         self.sequence += 1;
         let key = (at, self.sequence);
         self.by_time.insert(key, (element, timer));
-        self.set.insert((element, timer), key);
+        let place = element as usize;
+        if place >= self.set.len() {
+            self.set.resize_with(place + 1, Vec::new);
+        }
+        self.set[place].push((timer, key));
         self.look();
     }
     pub fn clear(&mut self, element: u32, timer: TimerId) {
-        if let Some(key) = self.set.remove(&(element, timer)) {
+        if let Some(key) = self.forget(element, timer) {
             self.by_time.remove(&key);
             self.look();
         }
+    }
+    /// The key of a timer that was set, and no longer is.
+    fn forget(&mut self, element: u32, timer: TimerId) -> Option<(Timestamp, u64)> {
+        let mine = self.set.get_mut(element as usize)?;
+        let i = mine.iter().position(|(t, _)| *t == timer)?;
+        Some(mine.swap_remove(i).1)
     }
     /// All that are set, in the order in which they expire.
     pub fn all(&self) -> impl Iterator<Item = (u32, TimerId, Timestamp)> + '_ {
@@ -164,7 +175,7 @@ impl Timers {
     pub fn take_due(&mut self, now: Timestamp) -> Option<(u32, TimerId)> {
         let entry = self.by_time.first_entry().filter(|e| e.key().0 <= now)?;
         let owner = entry.remove();
-        self.set.remove(&owner);
+        self.forget(owner.0, owner.1);
         self.look();
         Some(owner)
     }
