@@ -143,7 +143,11 @@ pub const KNOWN: &[Known] = &[
                 target, and what would be later than its target is dropped where it enters, before anybody has worked \
                 on it.",
         parameters: &[
-            ("target", "from entry to exit, for all chains", "1ms"),
+            (
+                "target",
+                "from entry to exit, for all chains",
+                "1ms, or 300us for each function of a core",
+            ),
             (
                 "target.CHAIN",
                 "for packets that enter at this port",

@@ -100,7 +100,8 @@ enum What {
         costs: Vec<Nanos>,
     },
     Latency {
-        target: Nanos,
+        /// Of chains that have none of their own; `None`: [`LatencyTarget::usual`].
+        target: Option<Nanos>,
         of: Vec<(String, Nanos)>,
     },
 }
@@ -209,9 +210,10 @@ impl Spec {
                         there: chains.join(", "),
                     });
                 }
-                let targets = chains.iter().map(|c| {
-                    let own = of.iter().rev().find(|o| o.0 == *c);
-                    own.map_or(*target, |o| o.1)
+                let targets = chains.iter().enumerate().map(|(i, c)| {
+                    let own = of.iter().rev().find(|o| o.0 == *c).map(|o| o.1);
+                    own.or(*target)
+                        .unwrap_or_else(|| LatencyTarget::usual(topology, i))
                 });
                 first.nfs.iter_mut().for_each(|n| n.class = Class::Fifo);
                 Box::new(LatencyTarget::new(topology, targets.collect())?)
@@ -393,7 +395,7 @@ fn what(r: &mut Reading) -> Result<What, SpecError> {
         }
         "unis" => unis(r)?,
         "latency" => {
-            let target = r.time("target")?.unwrap_or(MILLISECOND);
+            let target = r.time("target")?;
             let mut of = Vec::new();
             for (key, value) in std::mem::take(&mut r.left) {
                 match (key.strip_prefix("target."), time(&value)) {

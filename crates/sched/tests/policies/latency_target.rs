@@ -156,6 +156,24 @@ fn looks_that_come_late_cost_it_nothing() {
     );
 }
 
+/// Who says nothing has turns that are worth their switches, and no target that is shorter than it has to be.
+#[test]
+fn the_usual_target_is_a_millisecond_or_follows_from_the_fullest_core() {
+    let hops = |n: usize| (0..n).collect::<Vec<usize>>();
+    for (length, target) in [(1, 1_000), (3, 1_000), (4, 1_200), (10, 3_000)] {
+        let t = topology(&vec![0; length], 1024, &[&hops(length)]);
+        assert_eq!(LatencyTarget::usual(&t, 0), target * MICROSECOND);
+    }
+    // seven functions of others are on the core that the second chain passes
+    let t = topology(
+        &[0, 0, 0, 0, 0, 0, 0, 0, 1],
+        1024,
+        &[&hops(7), &[7, 8], &[8]],
+    );
+    assert_eq!(LatencyTarget::usual(&t, 1), 2_400 * MICROSECOND);
+    assert_eq!(LatencyTarget::usual(&t, 2), MILLISECOND);
+}
+
 /// A target of a tenth has turns of a tenth, and lets a tenth in.
 #[test]
 fn turns_and_what_is_let_in_follow_from_costs_and_the_target() {

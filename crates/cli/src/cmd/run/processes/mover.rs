@@ -549,11 +549,11 @@ impl Mover {
             if room.is_none() && self.packets.backlog(output) > 0 {
                 continue;
             }
-            if room == Some(0) && self.discard_at_entry(i) {
+            let Some(most) = self.wanted_at_entry(i, room) else {
                 continue;
-            }
+            };
             let left = self.limit.map_or(u64::MAX, |l| l.saturating_sub(self.came));
-            let n = usize::try_from(left).unwrap_or(usize::MAX).min(self.batch);
+            let n = usize::try_from(left).unwrap_or(usize::MAX).min(most);
             self.packets.handles(&mut self.free, n);
             let Some(io) = self.ios.get_mut(i) else { break };
             let Some(p) = &mut io.port else { continue };
