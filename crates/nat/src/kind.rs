@@ -40,6 +40,8 @@ pub struct Reasons {
     pub dropped: &'static str,
     /// All variations of the pattern are taken.
     pub no_room: &'static str,
+    /// All servers are down.
+    pub no_server: &'static str,
     /// The pattern rewrites what the rewriter does not.
     pub unfit: &'static str,
     /// The table is full of flows that may not be evicted.
@@ -56,6 +58,7 @@ macro_rules! reasons {
                 ": no mapping for this packet, and none is made at this input"
             ),
             no_room: concat!($class, ": no free port or address"),
+            no_server: concat!($class, ": all servers are down"),
             unfit: concat!($class, ": pattern rewrites too much"),
             full: concat!($class, ": mapping capacity reached"),
         }

@@ -373,6 +373,7 @@ impl Rewriter {
                 _ => reasons.dropped,
             },
             Err(NoFlow::NoRoom) => reasons.no_room,
+            Err(NoFlow::NoServer) => reasons.no_server,
             Err(NoFlow::Unfit) => reasons.unfit,
             Err(NoFlow::Full) => reasons.full,
         };
