@@ -153,6 +153,7 @@ fn load_click(
         click: text.to_string(),
         ports: Vec::new(),
         rules: Vec::new(),
+        health: None,
         placement: Placement::default(),
         native: None,
         external: None,
@@ -482,11 +483,12 @@ fn build_function(
         file,
         span,
         rules: Vec::new(),
+        health: None,
     };
     let mut made = kinds_of(f, &mut cx);
     let native = f.native.as_ref().and_then(|k| k.program(&cx));
     let external = (f.external.as_ref()).and_then(|k| k.black_box(&mut cx).map(Arc::new));
-    let rules = std::mem::take(&mut cx.rules);
+    let (rules, health) = (std::mem::take(&mut cx.rules), cx.health.take());
     let kinds_given = made.len() + usize::from(f.click.is_some());
     if kinds_given != 1 {
         let message = match kinds_given {
@@ -514,6 +516,7 @@ fn build_function(
             file,
             span,
             rules: Vec::new(),
+            health: None,
         };
         let form = kernel::form(f, &mut cx)?;
         let name = name.to_string();
@@ -534,6 +537,7 @@ fn build_function(
                 click: text,
                 ports: Vec::new(),
                 rules,
+                health,
                 placement,
                 native,
                 external,

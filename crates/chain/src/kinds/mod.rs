@@ -34,6 +34,8 @@ pub struct KindCx<'a> {
     pub span: Span,
     /// The operator's rules, as they are written into elements.
     pub rules: Vec<ListedRule>,
+    /// Whose health is to be looked at.
+    pub health: Option<load_balancer::HealthPlan>,
 }
 
 impl KindCx<'_> {

@@ -66,6 +66,9 @@ pub fn run(
     inputs: &[(String, String)],
 ) -> Result<u8> {
     check(args)?;
+    if !live.is_empty() && chain.functions.iter().any(|f| f.health.is_some()) {
+        bail!("health: servers are looked after by runs of one process; leave 'run: process' out");
+    }
     let segments = match chain.segments() {
         Ok(s) => s,
         Err(e) => {

@@ -23,6 +23,7 @@ use crate::control::{self, Controls, Made, OpenPort, Session};
 use crate::deploy::Renewal;
 use crate::files;
 use crate::gate::{Failed, Fails, Gate};
+use crate::health;
 use crate::live;
 use crate::merge;
 use crate::runner::{self, Outcome, Plan};
@@ -153,7 +154,8 @@ pub fn run(args: &Args, captures: bool) -> Result<u8> {
     };
     runner::catch_interrupt();
     let name = ready.first().map_or("", |r| &r.chain.name);
-    let server = sandbox::confine(args, name, &open)?;
+    let watched = ready.first().map(|r| health::plans(&r.chain));
+    let server = sandbox::confine(args, name, &open, &watched.unwrap_or_default())?;
     let open = (open, server);
     let mut all = match dispatching {
         Some(d) if d.way().is_software() || args.workers.is_range() => {
@@ -205,7 +207,7 @@ fn controls(
         scaling,
         watched,
     };
-    let start = |r: &Ready| control::start(args, &r.chain.name, open, how, server);
+    let start = |r: &Ready| control::start(args, &r.chain, open, how, server);
     first.map(start).transpose()
 }
 
