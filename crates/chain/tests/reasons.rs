@@ -69,7 +69,7 @@ fn functions() -> Vec<String> {
         ),
         one(
             2,
-            "    load-balancer: { address: 1.0.0.1, policy: maglev, servers: [ { address: 10.0.0.1 }, { address: 10.0.0.2 } ] }",
+            "    load-balancer: { address: 1.0.0.1, policy: maglev, servers: [ { address: 10.0.0.1 } ] }",
         ),
         one(
             3,

@@ -1,6 +1,6 @@
 //! The six kinds of rewriters, as far as bindings depend on them.
 
-use crate::access::has_ports;
+use crate::access::{NoFlow, has_ports};
 use onefold_packet::wire::ipv4::proto;
 
 /// Which rewriter.
@@ -46,6 +46,19 @@ pub struct Reasons {
     pub unfit: &'static str,
     /// The table is full of flows that may not be evicted.
     pub full: &'static str,
+}
+
+impl Reasons {
+    /// Why there is no new flow.
+    pub fn of(&self, why: NoFlow) -> &'static str {
+        match why {
+            NoFlow::Pass(_) | NoFlow::Drop => self.dropped,
+            NoFlow::NoRoom => self.no_room,
+            NoFlow::NoServer => self.no_server,
+            NoFlow::Unfit => self.unfit,
+            NoFlow::Full => self.full,
+        }
+    }
 }
 
 macro_rules! reasons {
