@@ -477,14 +477,7 @@ fn build_function(
     });
     let before = reader.diagnostics.iter().filter(|d| d.is_error()).count();
     let placement = Placement::of(f, file, reader);
-    let mut cx = KindCx {
-        name,
-        reader,
-        file,
-        span,
-        rules: Vec::new(),
-        health: None,
-    };
+    let mut cx = KindCx::new(name, reader, file, span);
     let mut made = kinds_of(f, &mut cx);
     let native = f.native.as_ref().and_then(|k| k.program(&cx));
     let external = (f.external.as_ref()).and_then(|k| k.black_box(&mut cx).map(Arc::new));
@@ -510,14 +503,7 @@ fn build_function(
         return None;
     }
     if reader.kernel.is_some() {
-        let mut cx = KindCx {
-            name,
-            reader,
-            file,
-            span,
-            rules: Vec::new(),
-            health: None,
-        };
+        let mut cx = KindCx::new(name, reader, file, span);
         let form = kernel::form(f, &mut cx)?;
         let name = name.to_string();
         if let Some(k) = &mut reader.kernel {

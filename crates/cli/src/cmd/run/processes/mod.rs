@@ -65,10 +65,10 @@ pub fn run(
     (live, attached): (Vec<Live>, Vec<Attached>),
     inputs: &[(String, String)],
 ) -> Result<u8> {
-    check(args)?;
-    if !live.is_empty() && chain.functions.iter().any(|f| f.health.is_some()) {
-        bail!("health: servers are looked after by runs of one process; leave 'run: process' out");
-    }
+    check(
+        args,
+        !live.is_empty() && chain.functions.iter().any(|f| f.health.is_some()),
+    )?;
     let segments = match chain.segments() {
         Ok(s) => s,
         Err(e) => {
@@ -212,7 +212,10 @@ fn shared_memory(wiring: &Wiring) -> Result<(Plan, Arc<Region>, OwnedFd)> {
 }
 
 /// Options that do not go with it.
-fn check(args: &Args) -> Result<()> {
+fn check(args: &Args, watches_servers: bool) -> Result<()> {
+    if watches_servers {
+        bail!("health: servers are looked after by runs of one process; leave 'run: process' out");
+    }
     let wrong = [
         (args.offload.is_some(), "--offload"),
         (args.has_program(), "--program"),

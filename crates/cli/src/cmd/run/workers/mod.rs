@@ -153,9 +153,7 @@ pub fn run(args: &Args, captures: bool) -> Result<u8> {
         Err(code) => return Ok(code),
     };
     runner::catch_interrupt();
-    let name = ready.first().map_or("", |r| &r.chain.name);
-    let watched = ready.first().map(|r| health::plans(&r.chain));
-    let server = sandbox::confine(args, name, &open, &watched.unwrap_or_default())?;
+    let server = confined(args, &ready, &open)?;
     let open = (open, server);
     let mut all = match dispatching {
         Some(d) if d.way().is_software() || args.workers.is_range() => {
@@ -186,6 +184,14 @@ pub fn run(args: &Args, captures: bool) -> Result<u8> {
     let merging = begun.elapsed().as_secs_f64();
     let beside = (all.done.as_ref(), all.scaling.as_deref());
     report::tell_all(args, &mut all.ended, beside, merging)
+}
+
+/// Gives up privilege; the control socket comes back.
+fn confined(args: &Args, ready: &[Ready], open: &[OpenPort]) -> Result<Option<Server>> {
+    let first = ready.first();
+    let name = first.map_or("", |r| &r.chain.name);
+    let watched = first.map_or(Vec::new(), |r| health::plans(&r.chain));
+    sandbox::confine(args, name, open, &watched)
 }
 
 /// What the workers of network interfaces are asked by.
