@@ -65,10 +65,7 @@ pub fn run(
     (live, attached): (Vec<Live>, Vec<Attached>),
     inputs: &[(String, String)],
 ) -> Result<u8> {
-    check(
-        args,
-        !live.is_empty() && chain.functions.iter().any(|f| f.health.is_some()),
-    )?;
+    check(args, chain, live.is_empty())?;
     let segments = match chain.segments() {
         Ok(s) => s,
         Err(e) => {
@@ -212,8 +209,8 @@ fn shared_memory(wiring: &Wiring) -> Result<(Plan, Arc<Region>, OwnedFd)> {
 }
 
 /// Options that do not go with it.
-fn check(args: &Args, watches_servers: bool) -> Result<()> {
-    if watches_servers {
+fn check(args: &Args, chain: &Chain, recorded: bool) -> Result<()> {
+    if !recorded && chain.functions.iter().any(|f| f.health.is_some()) {
         bail!("health: servers are looked after by runs of one process; leave 'run: process' out");
     }
     let wrong = [
