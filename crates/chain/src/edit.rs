@@ -1,5 +1,5 @@
-//! Changes of a running chain's rules, routes and servers, made without its file: what is added and removed is put into
-//! the chain file's functions when it is read again, so that nothing else knows of it.
+//! Changes of a running chain's rules, routes and servers, made without its file: what is added, removed or drained is
+//! put into the chain file's functions when it is read again, so that nothing else knows of it.
 
 use crate::error::Reader;
 use crate::file::{ChainFile, Function, Loc};
@@ -18,6 +18,19 @@ pub enum EditKind {
     Backend,
 }
 
+/// What is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// It is added.
+    Add,
+    /// It is removed.
+    Remove,
+    /// A server gets no new flows.
+    Drain,
+    /// A server that was drained gets new flows again.
+    Resume,
+}
+
 /// One change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edit {
@@ -25,8 +38,8 @@ pub struct Edit {
     pub kind: EditKind,
     /// The function; the only one of its kind if not given.
     pub function: Option<String>,
-    /// It is added; else it is removed.
-    pub add: bool,
+    /// What is done with it.
+    pub change: Change,
     /// As in the chain file. Of rules to be removed also the rule's number, from 1.
     pub text: String,
     /// Rules are added in front of the one with this number, from 1; in front of all if not given.
@@ -47,12 +60,22 @@ pub(crate) fn plain(text: &str) -> String {
 }
 
 impl ListEdit {
-    fn of(e: &Edit) -> ListEdit {
-        ListEdit {
-            add: e.add,
+    /// Rules and routes are not drained.
+    fn of(e: &Edit) -> Result<ListEdit, String> {
+        let add = match e.change {
+            Change::Add => true,
+            Change::Remove => false,
+            Change::Drain | Change::Resume => {
+                return Err(
+                    "servers of load balancers are drained and resumed, nothing else".into(),
+                );
+            }
+        };
+        Ok(ListEdit {
+            add,
             text: e.text.clone(),
             at: e.at,
-        }
+        })
     }
 
     /// Which of the rules with these texts is removed: that with the number, or the first with the text. A rule has
@@ -132,14 +155,14 @@ fn apply_one(doc: &mut ChainFile, e: &Edit) -> Result<(), String> {
         &mut f.value.load_balancer,
     ) {
         (Some(fw), ..) => {
-            if e.add {
+            if e.change == Change::Add {
                 rule(&e.text)?;
             }
-            fw.edits.push(ListEdit::of(e));
+            fw.edits.push(ListEdit::of(e)?);
         }
         (_, Some(router), _) => {
             parse_route(&e.text)?;
-            router.edits.push(ListEdit::of(e));
+            router.edits.push(ListEdit::of(e)?);
         }
         (.., Some(lb)) => backend(&mut lb.servers, e, start, len)?,
         _ => {}
@@ -168,9 +191,10 @@ fn backend(servers: &mut Vec<Server>, e: &Edit, start: usize, len: usize) -> Res
     };
     let same = |s: &Server| s.address.value == address && s.port.as_ref().map(|p| p.value) == port;
     let at = servers.iter().position(same);
-    match (e.add, at) {
-        (true, Some(_)) => return Err(format!("{named} is a server already")),
-        (true, None) => servers.push(Server {
+    let found = at.and_then(|i| servers.get_mut(i));
+    match (e.change, found) {
+        (Change::Add, Some(_)) => return Err(format!("{named} is a server already")),
+        (Change::Add, None) => servers.push(Server {
             address: Loc {
                 value: address.to_string(),
                 start,
@@ -178,9 +202,26 @@ fn backend(servers: &mut Vec<Server>, e: &Edit, start: usize, len: usize) -> Res
             },
             port: port.map(|value| Loc { value, start, len }),
             weight: weight.map(|value| Loc { value, start, len }),
+            drained: false,
         }),
-        (false, None) => return Err(format!("{named} is no server")),
-        (false, Some(at)) => drop(servers.remove(at)),
+        (_, None) => return Err(format!("{named} is no server")),
+        (Change::Drain | Change::Resume, _) if weight.is_some() => {
+            return Err(
+                "a server that is drained or resumed keeps its weight: leave it out".into(),
+            );
+        }
+        (Change::Drain, Some(s)) if s.weight() == 0 => {
+            return Err(format!("{named} is drained already"));
+        }
+        (Change::Drain, Some(s)) => s.drained = true,
+        (Change::Resume, Some(s)) if !s.drained => {
+            return Err(match s.weight() {
+                0 => format!("{named} has weight 0 in the chain's file: change it there"),
+                _ => format!("{named} is not drained"),
+            });
+        }
+        (Change::Resume, Some(s)) => s.drained = false,
+        (Change::Remove, Some(_)) => drop(at.map(|i| servers.remove(i))),
     }
     Ok(())
 }

@@ -153,6 +153,7 @@ fn load_click(
         click: text.to_string(),
         ports: Vec::new(),
         rules: Vec::new(),
+        health: None,
         placement: Placement::default(),
         native: None,
         external: None,
@@ -476,17 +477,11 @@ fn build_function(
     });
     let before = reader.diagnostics.iter().filter(|d| d.is_error()).count();
     let placement = Placement::of(f, file, reader);
-    let mut cx = KindCx {
-        name,
-        reader,
-        file,
-        span,
-        rules: Vec::new(),
-    };
+    let mut cx = KindCx::new(name, reader, file, span);
     let mut made = kinds_of(f, &mut cx);
     let native = f.native.as_ref().and_then(|k| k.program(&cx));
     let external = (f.external.as_ref()).and_then(|k| k.black_box(&mut cx).map(Arc::new));
-    let rules = std::mem::take(&mut cx.rules);
+    let (rules, health) = (std::mem::take(&mut cx.rules), cx.health.take());
     let kinds_given = made.len() + usize::from(f.click.is_some());
     if kinds_given != 1 {
         let message = match kinds_given {
@@ -508,13 +503,7 @@ fn build_function(
         return None;
     }
     if reader.kernel.is_some() {
-        let mut cx = KindCx {
-            name,
-            reader,
-            file,
-            span,
-            rules: Vec::new(),
-        };
+        let mut cx = KindCx::new(name, reader, file, span);
         let form = kernel::form(f, &mut cx)?;
         let name = name.to_string();
         if let Some(k) = &mut reader.kernel {
@@ -534,6 +523,7 @@ fn build_function(
                 click: text,
                 ports: Vec::new(),
                 rules,
+                health,
                 placement,
                 native,
                 external,

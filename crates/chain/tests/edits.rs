@@ -1,6 +1,6 @@
 //! Rules, routes and servers that are added to and removed from a chain without its file.
 
-use onefold_chain::{Chain, ChainError, Edit, EditKind, Options, load_edited};
+use onefold_chain::{Chain, ChainError, Change, Edit, EditKind, Options, load_edited};
 use std::sync::LazyLock;
 
 const CHAIN: &str = "
@@ -43,7 +43,10 @@ fn edit(kind: EditKind, add: bool, text: &str) -> Edit {
     Edit {
         kind,
         function: None,
-        add,
+        change: match add {
+            true => Change::Add,
+            false => Change::Remove,
+        },
         text: text.to_string(),
         at: None,
     }
@@ -177,4 +180,57 @@ fn servers_come_and_go() {
     }
     let all_gone = servers(&[remove("10.0.0.11"), remove("10.0.0.12")]);
     assert!(all_gone.unwrap_err().contains("1 to 1024 servers"));
+}
+
+#[test]
+fn servers_are_drained_and_resumed() {
+    let change = |change, text: &str| Edit {
+        change,
+        ..edit(EditKind::Backend, true, text)
+    };
+    let drain = |text: &str| change(Change::Drain, text);
+    let resume = |text: &str| change(Change::Resume, text);
+    let servers = |edits: &[Edit]| load(edits).map(|c| args(&c, "lb/servers"));
+    let both = servers(&[]).unwrap();
+    assert_eq!(
+        servers(&[drain("10.0.0.12")]).unwrap(),
+        ["- - 10.0.0.11 - 0 1"]
+    );
+    assert_eq!(
+        servers(&[drain("10.0.0.12"), resume("10.0.0.12")]).unwrap(),
+        both
+    );
+    // with its weight
+    let add = edit(EditKind::Backend, true, "10.0.0.13:80 weight 3");
+    let back = [add.clone(), drain("10.0.0.13:80"), resume("10.0.0.13:80")];
+    assert_eq!(servers(&back), servers(std::slice::from_ref(&add)));
+    let gone = [
+        drain("10.0.0.12"),
+        edit(EditKind::Backend, false, "10.0.0.12"),
+    ];
+    assert_eq!(servers(&gone).unwrap().len(), 1);
+    for (wrong, why) in [
+        (vec![drain("10.0.0.13")], "10.0.0.13 is no server"),
+        (vec![drain("10.0.0.11 weight 2")], "keeps its weight"),
+        (
+            vec![drain("10.0.0.11"), drain("10.0.0.11")],
+            "is drained already",
+        ),
+        (vec![resume("10.0.0.11")], "10.0.0.11 is not drained"),
+        (
+            vec![drain("10.0.0.11"), drain("10.0.0.12")],
+            "all servers are drained",
+        ),
+    ] {
+        let said = servers(&wrong).unwrap_err();
+        assert!(said.contains(why), "{said}");
+    }
+    for kind in [EditKind::Rule, EditKind::Route] {
+        let e = Edit {
+            kind,
+            ..drain("10.9.0.0/16")
+        };
+        let said = servers(&[e]).unwrap_err();
+        assert!(said.contains("servers of load balancers"), "{said}");
+    }
 }

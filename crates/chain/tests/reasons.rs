@@ -68,6 +68,10 @@ fn functions() -> Vec<String> {
             "    load-balancer: { address: 1.0.0.1, ports: [80], policy: source-hash, servers: [ { address: 10.0.0.1 } ], decrement-ttl: true }",
         ),
         one(
+            2,
+            "    load-balancer: { address: 1.0.0.1, policy: maglev, servers: [ { address: 10.0.0.1 } ] }",
+        ),
+        one(
             3,
             "    dpi:\n      alerts: true\n      patterns:\n        - { action: drop, text: EVIL }\n        - { action: alert, text: odd }",
         ),

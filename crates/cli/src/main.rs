@@ -22,6 +22,7 @@ mod files;
 mod gate;
 mod gen_live;
 mod graphview;
+mod health;
 mod history;
 mod html;
 mod links;

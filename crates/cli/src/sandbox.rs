@@ -3,9 +3,11 @@
 
 use crate::cmd::run;
 use crate::control::{self, OpenPort};
+use crate::health;
 use crate::log::{self, Level};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use onefold_chain::HealthPlan;
 use onefold_control::Server;
 use onefold_privilege::{
     Files, Helper, Keeps, Policy, Sandbox, enter as give_up, is_gone, set_helper,
@@ -66,7 +68,7 @@ impl SandboxArgs {
 }
 
 /// Gives up what is not needed from now on. `server`: the control socket, which is the user's from now on.
-fn enter(args: &run::Args, server: Option<&Server>) -> Result<()> {
+fn enter(args: &run::Args, server: Option<&Server>, watched: &[HealthPlan]) -> Result<()> {
     let asked = args.sandbox();
     let sandbox = match asked.sandbox {
         Mode::Off => {
@@ -85,7 +87,7 @@ fn enter(args: &run::Args, server: Option<&Server>) -> Result<()> {
     let policy = Policy {
         sandbox,
         user: asked.user.clone(),
-        files: files(args, server),
+        files: files(args, server, watched),
         keeps: keeps(args),
     };
     let held = give_up(&policy)?;
@@ -140,7 +142,7 @@ fn folder(file: &Path) -> Option<PathBuf> {
     whole.parent().map(Path::to_path_buf)
 }
 
-fn files(args: &run::Args, server: Option<&Server>) -> Files {
+fn files(args: &run::Args, server: Option<&Server>, watched: &[HealthPlan]) -> Files {
     let chain = args.chain();
     let options = chain.options();
     let named = chain.set.iter().map(|(_, v)| Path::new(v));
@@ -149,6 +151,8 @@ fn files(args: &run::Args, server: Option<&Server>) -> Files {
     // an example's folder has more than its file
     read.extend(options.examples.into_iter().filter(|e| e.is_dir()));
     read.extend(args.sandbox().allow_read.iter().cloned());
+    let (connect, said) = health::needs(watched);
+    read.extend(said.into_iter().filter_map(folder));
     let mut write: Vec<PathBuf> = args.written().iter().filter_map(|f| folder(f)).collect();
     write.extend(server.and_then(|s| folder(s.path())));
     write.extend(crate::cache::kept_in());
@@ -156,7 +160,11 @@ fn files(args: &run::Args, server: Option<&Server>) -> Files {
         list.sort();
         list.dedup();
     }
-    Files { read, write }
+    Files {
+        read,
+        write,
+        connect,
+    }
 }
 
 /// Starts the process that keeps what privilege there is, for these interfaces.
@@ -189,17 +197,22 @@ pub fn attend() {
 pub const NAME: &str = "privileged-helper";
 
 /// All that a run on network interfaces takes privilege for is made (the socket that it is asked at, its log); then it
-/// gives it up. The socket comes back.
+/// gives it up. The socket comes back. `watched`: whose health is looked for.
 ///
 /// # Errors
 /// A socket or a log that was asked for cannot be had; those of giving up.
-pub fn confine(args: &run::Args, chain: &str, open: &[OpenPort]) -> Result<Option<Server>> {
+pub fn confine(
+    args: &run::Args,
+    chain: &str,
+    open: &[OpenPort],
+    watched: &[HealthPlan],
+) -> Result<Option<Server>> {
     if open.is_empty() {
         return Ok(None);
     }
     let server = control::bind(args.control(), chain, args.is_quiet())?;
     let opened = log::open(args.log())?;
-    enter(args, server.as_ref())?;
+    enter(args, server.as_ref(), watched)?;
     // its thread, too, has no privilege
     log::start(opened)?;
     let socket = server.as_ref().map(|s| s.path().display().to_string());

@@ -18,7 +18,7 @@ mod socket;
 
 pub use client::{Client, ClientError};
 pub use http::{MAX_HTTP_REQUEST, MetricsServer};
-pub use protocol::{Edit, EditKind, Failure, Kind, Matching, Request, Tracing};
+pub use protocol::{Change, Edit, EditKind, Failure, Kind, Matching, Request, Tracing};
 pub use server::{Handler, Server, Stream};
 pub use socket::{Found, SocketError, default_folder, find, running};
 

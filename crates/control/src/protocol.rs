@@ -85,13 +85,27 @@ pub struct Edit {
     /// The function; the only one of this kind if not given.
     #[serde(default)]
     pub function: Option<String>,
-    /// It is added; else it is removed.
-    pub add: bool,
+    /// What is done with it.
+    pub change: Change,
     /// As it would be written in the chain file.
     pub text: String,
     /// Where rules are added: in front of the rule that is this one now, counted from 1; the first place if not given.
     #[serde(default)]
     pub at: Option<usize>,
+}
+
+/// What an [`Edit`] does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// It is added.
+    Add,
+    /// It is removed.
+    Remove,
+    /// A server gets no new flows.
+    Drain,
+    /// A server that was drained gets new flows again.
+    Resume,
 }
 
 /// What an [`Edit`] changes.

@@ -45,6 +45,9 @@ pub enum Touches {
     Nothing,
     /// What is counted, and no packet sees: programs and flow tables go on.
     Counters,
+    /// What is asked when a flow is new, and then holds for it: who of several servers gets it. Programs ask the same
+    /// state as elements do, and what flow tables know of the flows that there are stays so: both go on.
+    NewFlows,
     /// What packets see: bindings, neighbours, routes, options. Models may be others.
     Model,
 }
@@ -86,6 +89,11 @@ impl HandlerInfo {
     /// Writing it changes counters alone.
     pub const fn counts(mut self) -> Self {
         self.touches = Touches::Counters;
+        self
+    }
+    /// Writing it changes what becomes of new flows alone.
+    pub const fn decides_new_flows(mut self) -> Self {
+        self.touches = Touches::NewFlows;
         self
     }
     /// A read handler.

@@ -162,6 +162,8 @@ pub enum NoFlow {
     Drop,
     /// No variation of the pattern is free.
     NoRoom,
+    /// All of the mapper's servers are down.
+    NoServer,
     /// The pattern rewrites what this rewriter does not.
     Unfit,
     /// The table is full of guaranteed flows, or the outputs do not exist.
@@ -194,11 +196,14 @@ pub fn create(
         }
         Verdict::Pass(o) => return Err(NoFlow::Pass(o)),
         Verdict::Drop => return Err(NoFlow::Drop),
-        Verdict::NoRoom => {
+        Verdict::NoRoom | Verdict::NoServer => {
             if let Some(c) = m.inputs.get_mut(input) {
                 c.failures = c.failures.saturating_add(1);
             }
-            return Err(NoFlow::NoRoom);
+            return Err(match verdict {
+                Verdict::NoServer => NoFlow::NoServer,
+                _ => NoFlow::NoRoom,
+            });
         }
     };
     let fits = match m.kind {

@@ -75,13 +75,20 @@ impl HashRing {
         }
     }
 
-    /// The number of the server that an address belongs to.
-    pub fn server(&self, saddr: u32) -> usize {
+    /// The number of the server that an address belongs to, of those that are `up`: that of the first node from the
+    /// address's place on. `None` when all are down.
+    pub fn server(&self, saddr: u32, up: impl Fn(usize) -> bool) -> Option<usize> {
         // the address as a little-endian machine reads it, its first byte multiplied into the highest
         let a = saddr.swap_bytes();
         let place = a.wrapping_mul((a & 0xff) << 24 | 1) % (i32::MAX as u32);
         let at = self.nodes.partition_point(|n| n.0 < place);
-        usize::from(self.nodes.get(at).map_or(self.past_end, |n| n.1))
+        let first = usize::from(self.nodes.get(at).map_or(self.past_end, |n| n.1));
+        if up(first) {
+            return Some(first);
+        }
+        let at = at.min(self.nodes.len());
+        let around = self.nodes[at..].iter().chain(&self.nodes[..at]);
+        around.map(|n| usize::from(n.1)).find(|s| up(*s))
     }
 }
 
@@ -126,10 +133,10 @@ mod tests {
         let mut moved = 0;
         for i in 0..4000u32 {
             let a = 0x0a00_0000 + i * 7919;
-            let s = all.server(a);
+            let s = all.server(a, |_| true).unwrap();
             count[s] += 1;
             // number 2 of the smaller ring is server 3
-            let t = [0, 1, 3][fewer.server(a)];
+            let t = [0, 1, 3][fewer.server(a, |_| true).unwrap()];
             if s != 2 && s != t {
                 moved += 1;
             }
@@ -140,8 +147,27 @@ mod tests {
     }
 
     #[test]
+    fn addresses_of_a_server_that_is_down_go_to_the_next_ones() {
+        let ring = HashRing::new(&[0, 1, 2, 3], 100, 7);
+        let mut count = [0usize; 4];
+        for i in 0..4000u32 {
+            let a = 0x0a00_0000 + i * 7919;
+            let (before, now) = (ring.server(a, |_| true), ring.server(a, |s| s != 2));
+            assert!(before == Some(2) || before == now);
+            count[now.unwrap()] += 1;
+            assert_eq!(ring.server(a, |s| s == 3), Some(3));
+            assert_eq!(ring.server(a, |_| false), None);
+        }
+        assert!(
+            count[2] == 0 && [0, 1, 3].iter().all(|s| count[*s] > 900),
+            "{count:?}"
+        );
+    }
+
+    #[test]
     fn no_servers_is_no_panic() {
-        assert_eq!(HashRing::new(&[], 3, 1).server(5), 0);
+        assert_eq!(HashRing::new(&[], 3, 1).server(5, |_| true), Some(0));
+        assert_eq!(HashRing::new(&[], 3, 1).server(5, |_| false), None);
         for n in 1..200 {
             assert!(root_rank(n) < n);
         }

@@ -1,6 +1,6 @@
 //! The six kinds of rewriters, as far as bindings depend on them.
 
-use crate::access::has_ports;
+use crate::access::{NoFlow, has_ports};
 use onefold_packet::wire::ipv4::proto;
 
 /// Which rewriter.
@@ -40,10 +40,25 @@ pub struct Reasons {
     pub dropped: &'static str,
     /// All variations of the pattern are taken.
     pub no_room: &'static str,
+    /// All servers are down.
+    pub no_server: &'static str,
     /// The pattern rewrites what the rewriter does not.
     pub unfit: &'static str,
     /// The table is full of flows that may not be evicted.
     pub full: &'static str,
+}
+
+impl Reasons {
+    /// Why there is no new flow.
+    pub fn of(&self, why: NoFlow) -> &'static str {
+        match why {
+            NoFlow::Pass(_) | NoFlow::Drop => self.dropped,
+            NoFlow::NoRoom => self.no_room,
+            NoFlow::NoServer => self.no_server,
+            NoFlow::Unfit => self.unfit,
+            NoFlow::Full => self.full,
+        }
+    }
 }
 
 macro_rules! reasons {
@@ -56,6 +71,7 @@ macro_rules! reasons {
                 ": no mapping for this packet, and none is made at this input"
             ),
             no_room: concat!($class, ": no free port or address"),
+            no_server: concat!($class, ": all servers are down"),
             unfit: concat!($class, ": pattern rewrites too much"),
             full: concat!($class, ": mapping capacity reached"),
         }

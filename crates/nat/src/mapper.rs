@@ -1,8 +1,11 @@
-//! Mappers: choose among several patterns for new flows, round robin or by source address.
+//! Mappers: choose among several patterns for new flows, round robin, by source address, or by Maglev hashing.
+//!
+//! Servers may be down: a pattern that leads to one gets no new flows. Flows that there are stay with theirs.
 
 use crate::flow_id::FlowId;
 use crate::hash_ring::HashRing;
-use crate::pattern::PatternRef;
+use crate::maglev::MaglevTable;
+use crate::pattern::{PatternRef, PatternSet};
 use crate::spec::{Verdict, apply_pattern};
 use onefold_state::Scope;
 use onefold_state::{ElemId, State, StateId, StateStore, Takes, state_any};
@@ -14,7 +17,12 @@ enum Choice {
     RoundRobin { next: usize },
     /// By source address.
     SourceHash { ring: HashRing },
+    /// By addresses, ports and protocol.
+    Maglev { table: MaglevTable },
 }
+
+/// Where a pattern leads: its destination address and port; a port of 0 is one that stays as it is.
+pub type ServerAddr = (u32, u16);
 
 /// A mapper's state.
 #[derive(Debug, Clone)]
@@ -22,15 +30,31 @@ pub struct Mapper {
     choice: Choice,
     /// Patterns with forward and reply output, in order of configuration.
     entries: Vec<(PatternRef, i64, i64)>,
+    /// Those of servers that are down, by entry.
+    down: Vec<bool>,
+}
+
+/// What a mapper has chosen.
+enum Chosen {
+    Entry(PatternRef, i64, i64),
+    /// This one is down: the next one may be asked for.
+    PassedOver,
+    /// All are down.
+    Nobody,
 }
 
 impl Mapper {
-    /// The next pattern for each new flow; one that has no room is passed over.
-    pub fn round_robin(entries: Vec<(PatternRef, i64, i64)>) -> Mapper {
+    fn new(choice: Choice, entries: Vec<(PatternRef, i64, i64)>) -> Mapper {
         Mapper {
-            choice: Choice::RoundRobin { next: 0 },
+            choice,
+            down: vec![false; entries.len()],
             entries,
         }
+    }
+
+    /// The next pattern for each new flow; one that has no room is passed over.
+    pub fn round_robin(entries: Vec<(PatternRef, i64, i64)>) -> Mapper {
+        Mapper::new(Choice::RoundRobin { next: 0 }, entries)
     }
     /// By source address, on a consistent hash ring on which each server (its ID, in the order of `entries`) has
     /// `nodes` places, drawn from `seed`. It takes `nodes` times the greatest ID draws.
@@ -40,12 +64,19 @@ impl Mapper {
         nodes: u32,
         seed: u32,
     ) -> Mapper {
-        Mapper {
-            choice: Choice::SourceHash {
-                ring: HashRing::new(ids, nodes, seed),
-            },
-            entries,
-        }
+        let ring = HashRing::new(ids, nodes, seed);
+        Mapper::new(Choice::SourceHash { ring }, entries)
+    }
+    /// By Maglev hashing of addresses, ports and protocol: `servers` are names and weights (from 1) in the order of
+    /// `entries`, names different from each other. `size` is a prime ([`crate::is_table_size`]).
+    pub fn maglev(
+        entries: Vec<(PatternRef, i64, i64)>,
+        servers: &[(&str, u32)],
+        size: u32,
+        seed: u32,
+    ) -> Mapper {
+        let table = MaglevTable::new(servers, size, seed);
+        Mapper::new(Choice::Maglev { table }, entries)
     }
 
     /// The patterns with forward and reply output, in order of configuration.
@@ -57,6 +88,39 @@ impl Mapper {
     pub fn out_of_range(&self, noutputs: usize) -> Option<usize> {
         let ok = |o: i64| usize::try_from(o).is_ok_and(|o| o < noutputs);
         self.entries.iter().position(|e| !ok(e.1) || !ok(e.2))
+    }
+
+    /// Where its patterns lead, in order of configuration, and whether the server there is down; of a pattern that is
+    /// not there any more nothing.
+    pub fn servers(&self, store: &StateStore) -> Vec<(ServerAddr, bool)> {
+        let entries = self.entries.iter().zip(&self.down);
+        let each = entries.filter_map(|((p, ..), down)| {
+            let p = PatternSet::get(store, *p)?;
+            Some(((p.daddr, p.dport), *down))
+        });
+        each.collect()
+    }
+
+    /// These servers are down from now on, all others up: they get no new flows. Not for the packets' way.
+    ///
+    /// # Errors
+    /// The first one that no pattern of the mapper leads to; nothing has changed then.
+    pub fn set_down(
+        mapper: StateId,
+        down: &[ServerAddr],
+        store: &mut StateStore,
+    ) -> Result<(), ServerAddr> {
+        let entries = store.get::<Mapper>(mapper).map_or(&[][..], |m| &m.entries);
+        let to = |p: &PatternRef| PatternSet::get(store, *p).map(|p| (p.daddr, p.dport));
+        let all: Vec<Option<ServerAddr>> = entries.iter().map(|(p, ..)| to(p)).collect();
+        if let Some(unknown) = down.iter().find(|d| !all.contains(&Some(**d))) {
+            return Err(*unknown);
+        }
+        if let Some(m) = store.get_mut::<Mapper>(mapper) {
+            let is_down = |a: &Option<ServerAddr>| a.is_some_and(|a| down.contains(&a));
+            m.down = all.iter().map(is_down).collect();
+        }
+        Ok(())
     }
 
     /// Chooses a pattern for a new flow.
@@ -76,39 +140,63 @@ impl Mapper {
             Some(Mapper {
                 choice: Choice::RoundRobin { .. },
                 entries,
+                ..
             }) => entries.len(),
             Some(_) => 1,
             None => return Verdict::Drop,
         };
+        let mut full = false;
         // Bound: each pattern once.
         for _ in 0..tries {
-            let Some((p, f, r)) = store.get_mut::<Mapper>(id).and_then(|m| m.next(flow)) else {
-                break;
+            let chosen = store.get_mut::<Mapper>(id).map(|m| m.next(flow, map));
+            let (p, f, r) = match chosen {
+                Some(Chosen::Entry(p, f, r)) => (p, f, r),
+                Some(Chosen::PassedOver) => continue,
+                Some(Chosen::Nobody) | None => break,
             };
             if let Some((to, free, usage)) = apply_pattern(p, flow, table, map, elem, store, draw) {
                 // negative outputs are refused by whoever makes the binding
                 let port = |o: i64| usize::try_from(o).unwrap_or(usize::MAX);
                 return Verdict::Map(to, (port(f), port(r)), free, usage);
             }
+            full = true;
         }
-        Verdict::NoRoom
+        match full {
+            true => Verdict::NoRoom,
+            false => Verdict::NoServer,
+        }
     }
 
-    fn next(&mut self, flow: FlowId) -> Option<(PatternRef, i64, i64)> {
+    fn next(&mut self, flow: FlowId, map: u16) -> Chosen {
+        let up = |i: usize| !self.down.get(i).is_some_and(|d| *d);
         let i = match &mut self.choice {
             Choice::RoundRobin { next } => {
                 let i = *next;
                 *next = (i + 1) % self.entries.len().max(1);
-                i
+                match up(i) {
+                    true => Some(i),
+                    false => return Chosen::PassedOver,
+                }
             }
-            Choice::SourceHash { ring } => ring.server(flow.saddr),
+            Choice::SourceHash { ring } => ring.server(flow.saddr, up),
+            Choice::Maglev { table } => table.server(five_tuple(flow, map), up),
         };
-        self.entries.get(i).copied()
+        match i.and_then(|i| self.entries.get(i)) {
+            Some((p, f, r)) => Chosen::Entry(*p, *f, *r),
+            None => Chosen::Nobody,
+        }
     }
 }
 
+/// Addresses, ports, and the protocol as far as rewriters tell protocols apart: an IPRewriter's odd maps are UDP's.
+fn five_tuple(flow: FlowId, map: u16) -> [u64; 2] {
+    let two = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
+    let ports = u32::from(flow.sport) << 16 | u32::from(flow.dport);
+    [two(flow.saddr, flow.daddr), two(u32::from(map & 1), ports)]
+}
+
 impl State for Mapper {
-    /// Whose turn it is; the patterns are the new graph's.
+    /// Whose turn it is, and who is down; the patterns are the new graph's.
     fn take_state(&mut self, old: &mut dyn State, _: &dyn Fn(ElemId) -> Option<ElemId>) -> Takes {
         let Some(old) = old.as_any_mut().downcast_mut::<Mapper>() else {
             return Takes::Nothing;
@@ -118,20 +206,31 @@ impl State for Mapper {
         {
             *next = *before;
         }
+        if self.down.len() == old.down.len() {
+            self.down = std::mem::take(&mut old.down);
+        }
         Takes::Done
     }
     /// A worker takes turns of its own; who is chosen by a hash is chosen alike everywhere.
     fn scope(&self) -> Scope {
         match &self.choice {
             Choice::RoundRobin { .. } => Scope::PerWorker,
-            Choice::SourceHash { .. } => Scope::Shared,
+            Choice::SourceHash { .. } | Choice::Maglev { .. } => Scope::Shared,
         }
     }
     fn summary(&self) -> String {
-        match &self.choice {
-            Choice::RoundRobin { next } => format!("round robin, next {next}\n"),
-            Choice::SourceHash { .. } => "source hash\n".to_string(),
+        let mut text = match &self.choice {
+            Choice::RoundRobin { next } => format!("round robin, next {next}"),
+            Choice::SourceHash { .. } => "source hash".to_string(),
+            Choice::Maglev { .. } => "maglev".to_string(),
+        };
+        let down = self.down.iter().enumerate().filter(|(_, d)| **d);
+        for (n, (i, _)) in down.enumerate() {
+            text.push_str(if n == 0 { ", down: " } else { " " });
+            text.push_str(&i.to_string());
         }
+        text.push('\n');
+        text
     }
     state_any!();
 }

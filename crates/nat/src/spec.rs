@@ -40,6 +40,8 @@ pub(crate) enum Verdict {
     Drop,
     /// No variation is free.
     NoRoom,
+    /// All servers that it could go to are down.
+    NoServer,
 }
 
 impl InputSpec {

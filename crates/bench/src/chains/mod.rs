@@ -181,6 +181,7 @@ mod tests {
         "encap-outside:",
         "load-balancer:",
         "policy: source-hash",
+        "policy: maglev",
         "policy: round-robin",
         "weight:",
         "pass-other: false",

@@ -158,7 +158,10 @@ pub(super) fn balancer(l: &mut Line) -> Made {
     }
     let hashed = one_in(rng, 3);
     if hashed || one_in(rng, 3) {
-        let policy = if hashed { "source-hash" } else { "round-robin" };
+        let policy = match hashed {
+            true => pick(rng, &["source-hash", "maglev"]),
+            false => "round-robin",
+        };
         y.push_str(&format!("  policy: {policy}\n"));
     }
     y.push_str("  servers:\n");

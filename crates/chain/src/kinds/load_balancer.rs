@@ -4,6 +4,9 @@
 //! ICMP errors about a balanced flow reach the other side, the packet that they quote translated as the flow is: path
 //! MTU discovery (RFC 1191) works through it both ways. Fragments follow their first one.
 
+mod health;
+mod servers;
+
 use super::side::Side;
 use super::{
     ClickText, Encap, FRAGMENTED, ICMP_ERRORS, KindCx, NOT_IP4, VLAN_TAGGED, WRONG_SIDE, discard,
@@ -12,6 +15,8 @@ use crate::file::Loc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::net::Ipv4Addr;
+
+pub use health::{Health, HealthPlan, HealthServer, Probe, ProbeKind};
 
 /// Ports: 0 clients, 1 servers.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -26,6 +31,11 @@ pub struct LoadBalancer {
     /// How a new flow's server is chosen.
     #[serde(default)]
     pub policy: Policy,
+    /// Of `maglev`: places of its table, a prime, at least 100 for each server if shares are to be even; 65537 if not
+    /// given.
+    pub table: Option<Loc<u32>>,
+    /// Servers that are down get no new flows: how that is found out. All are up if not given.
+    pub health: Option<Health>,
     /// Other traffic to port 1: it passes unless this is false.
     pub pass_other: Option<bool>,
     /// Decrements the TTL, as a routing hop does.
@@ -46,8 +56,22 @@ pub struct Server {
     /// The port that it listens at: what clients have sent to any of the balancer's ports goes there. If not given, the
     /// port stays.
     pub port: Option<Loc<u16>>,
-    /// Its share relative to the others', 1 if not given, at most 100 (63 by a hash of the source).
+    /// Its share relative to the others', 1 if not given, at most 100 (63 by a hash of the source). 0: it is drained,
+    /// and gets no new flows.
     pub weight: Option<Loc<u32>>,
+    /// It has been drained while the chain runs.
+    #[serde(skip)]
+    pub(crate) drained: bool,
+}
+
+impl Server {
+    /// Its share.
+    pub(crate) fn weight(&self) -> u32 {
+        match self.drained {
+            true => 0,
+            false => self.weight.as_ref().map_or(1, |w| w.value),
+        }
+    }
 }
 
 /// How a server is chosen.
@@ -59,14 +83,9 @@ pub enum Policy {
     RoundRobin,
     /// By a hash of the source address (consistent: few flows move when servers change).
     SourceHash,
+    /// By a hash of addresses, ports and protocol in Maglev's table (consistent; shares are even).
+    Maglev,
 }
-
-/// Most servers.
-const MAX_SERVERS: usize = 1024;
-/// Largest weight by a hash of the source: a server has an identity in the hash for each.
-const MAX_HASH_WEIGHT: u32 = 63;
-/// Most identities in the hash.
-const MAX_IDENTITIES: u32 = 4096;
 
 impl LoadBalancer {
     /// The graph as Click text.
@@ -78,76 +97,34 @@ impl LoadBalancer {
             );
             return String::new();
         };
-        if self.servers.is_empty() || self.servers.len() > MAX_SERVERS {
-            cx.error_whole("a load balancer has 1 to 1024 servers");
+        let Some(servers) = self.checked(cx) else {
             return String::new();
+        };
+        if let Some(size) = &self.table {
+            self.check_table(size, servers.len(), cx);
         }
+        cx.health = self.health_plan(&servers, cx);
         cx.translates(crate::workers::Kind::Balancer);
         let mut t = ClickText::new();
-        let class = match self.policy {
-            Policy::RoundRobin => "RoundRobinIPMapper",
-            Policy::SourceHash => "SourceIPHashMapper",
-        };
-        t.line(format!("servers :: {class}("));
-        let (mut lines, mut identities) = (Vec::new(), 0);
-        for (n, s) in self.servers.iter().enumerate() {
-            let Ok(a) = s.address.value.parse::<Ipv4Addr>() else {
-                cx.error(
-                    &s.address,
-                    format!("expected an IPv4 address, found '{}'", s.address.value),
-                );
-                continue;
-            };
-            let w = s.weight.as_ref().map_or(1, |w| w.value);
-            let most = match self.policy {
-                Policy::RoundRobin => 100,
-                Policy::SourceHash => MAX_HASH_WEIGHT,
-            };
-            if let Some(weight) = s.weight.as_ref().filter(|_| w == 0 || w > most) {
-                cx.error(weight, format!("a weight is from 1 to {most}"));
-                continue;
-            }
-            if let Some(port) = s.port.as_ref().filter(|p| p.value == 0) {
-                cx.error(port, "a port is from 1 to 65535");
-                continue;
-            }
-            let port = s
-                .port
-                .as_ref()
-                .map_or("-".to_string(), |p| p.value.to_string());
-            let at = cx.at(&s.address);
-            identities += w;
-            for k in 0..w as usize {
-                lines.push(match self.policy {
-                    Policy::RoundRobin => (at, format!("- - {a} {port} 0 1")),
-                    // The last number is an identity in the hash, and a server has as many as its weight: others' stay
-                    // what they are when servers or weights change.
-                    Policy::SourceHash => {
-                        let id = k * MAX_SERVERS + n;
-                        (at, format!("- - {a} {port} 0 1 {id}"))
-                    }
-                });
-            }
-        }
-        if self.policy == Policy::SourceHash {
-            if identities > MAX_IDENTITIES {
-                cx.error_whole(format!(
-                    "the weights of servers chosen by source-hash add up to {MAX_IDENTITIES} at most"
-                ));
-                return String::new();
-            }
-            t.line("100 0xbeef,");
-        }
-        for (i, (at, l)) in lines.iter().enumerate() {
-            let comma = if i + 1 < lines.len() { "," } else { "" };
-            t.line_at(cx.reader, *at, format!("{l}{comma}"));
-        }
-        t.line(");");
+        self.mapper(&servers, cx, &mut t);
         t.line(format!(
             "rw :: IPRewriter(servers, pass 2, TAKE_OVER false, TCP_HANDSHAKE true, FRAGMENTS {FRAGMENTED});"
         ));
         self.ways(cx, &mut t, vip);
         t.finish()
+    }
+
+    fn check_table(&self, size: &Loc<u32>, servers: usize, cx: &mut KindCx<'_>) {
+        if self.policy != Policy::Maglev {
+            cx.error(size, "'table' goes with 'policy: maglev'");
+        } else if !onefold_nat::is_table_size(size.value) || (size.value as usize) < servers {
+            let text = format!(
+                "expected a prime, not below the number of servers and at most {}, as {} is",
+                onefold_nat::MAX_TABLE,
+                onefold_nat::TABLE_SIZE
+            );
+            cx.error(size, text);
+        }
     }
 
     /// Which packets are balanced, and where all of them go.

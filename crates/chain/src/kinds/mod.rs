@@ -34,9 +34,22 @@ pub struct KindCx<'a> {
     pub span: Span,
     /// The operator's rules, as they are written into elements.
     pub rules: Vec<ListedRule>,
+    /// Whose health is to be looked at.
+    pub health: Option<load_balancer::HealthPlan>,
 }
 
-impl KindCx<'_> {
+impl<'a> KindCx<'a> {
+    /// Of a function that nothing is known of yet.
+    pub fn new(name: &'a str, reader: &'a mut Reader, file: FileId, span: Span) -> KindCx<'a> {
+        KindCx {
+            name,
+            reader,
+            file,
+            span,
+            rules: Vec::new(),
+            health: None,
+        }
+    }
     /// The network interface that a port of the function is at.
     pub fn live(&self, port: usize) -> Option<&LivePort> {
         self.reader.live.at(self.name, port)

@@ -4,7 +4,7 @@ use super::status::{Which, refused};
 use crate::common;
 use crate::control::named;
 use anyhow::Result;
-use onefold_control::{Edit, EditKind, Request, default_folder, find};
+use onefold_control::{Change, Edit, EditKind, Request, default_folder, find};
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -80,7 +80,7 @@ fn of_here(value: &str) -> String {
     onefold rule add 'deny tcp dst port 23'\n  \
     onefold rule remove 1 --nf fw\n  \
     onefold route add '10.9.0.0/16 via 192.0.2.2' --run edge\n  \
-    onefold backend remove 10.0.0.3"
+    onefold backend drain 10.0.0.3"
 )]
 pub struct EditArgs {
     /// What to do
@@ -109,21 +109,34 @@ pub struct EditArgs {
     json: bool,
 }
 
-/// Add or remove.
+/// What is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum What {
     /// Add it.
     Add,
     /// Remove it.
     Remove,
+    /// A server gets no new flows; those that it has go on, and it keeps its place
+    Drain,
+    /// A server that was drained gets new flows again
+    Resume,
 }
 
 /// Runs `onefold rule`, `route` or `backend`.
 pub fn edit(kind: EditKind, args: &EditArgs) -> Result<u8> {
-    if args.at.is_some() && (kind != EditKind::Rule || args.what == What::Remove) {
+    if args.at.is_some() && (kind != EditKind::Rule || args.what != What::Add) {
         anyhow::bail!(
             "--at is for rules that are added; others have no order, or go by their number"
         );
+    }
+    let change = match args.what {
+        What::Add => Change::Add,
+        What::Remove => Change::Remove,
+        What::Drain => Change::Drain,
+        What::Resume => Change::Resume,
+    };
+    if kind != EditKind::Backend && matches!(change, Change::Drain | Change::Resume) {
+        anyhow::bail!("servers of load balancers are drained and resumed: onefold backend drain");
     }
     let which = Which {
         name: args.run.clone(),
@@ -133,7 +146,7 @@ pub fn edit(kind: EditKind, args: &EditArgs) -> Result<u8> {
         edit: Edit {
             kind,
             function: args.nf.clone(),
-            add: args.what == What::Add,
+            change,
             text: args.text.join(" "),
             at: args.at,
         },

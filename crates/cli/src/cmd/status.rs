@@ -90,6 +90,19 @@ pub fn run(args: &Args) -> Result<u8> {
     for line in super::top::frame(&v, None) {
         crate::say!("{line}");
     }
+    for s in v["servers"].as_array().into_iter().flatten() {
+        let text = |key: &str| s[key].as_str().unwrap_or_default();
+        let state = match s["up"].as_bool() {
+            Some(true) => "up",
+            _ => "down",
+        };
+        crate::say!(
+            "  server {} {} {state}  {}",
+            text("nf"),
+            text("server"),
+            text("why")
+        );
+    }
     for r in v["rules"].as_array().into_iter().flatten() {
         crate::say!(
             "  {:>14} packets  {}  {}",

@@ -6,6 +6,7 @@ use crate::cache::{Slices, slices_of};
 use crate::cmd::run;
 use crate::common::{self, ChainArgs};
 use crate::deploy::{Renewal, Shared, Verdict, Verifier};
+use crate::health;
 use crate::live;
 use crate::log::{self, Level};
 use crate::ports::Live;
@@ -13,7 +14,7 @@ use crate::program::{self, PreparedStages};
 use crate::shadow::Policy;
 use crate::xdp::{Entries, Offloader};
 use onefold_chain::{Attached, Chain, Diagnostic, LivePort, WorkerChains};
-use onefold_control::{Edit, EditKind, Failure, Kind};
+use onefold_control::{Change, Edit, EditKind, Failure, Kind};
 use onefold_engine::program::ProgramRunner;
 use onefold_engine::{BuildOptions, Graph};
 use onefold_partition::PortRule;
@@ -64,6 +65,8 @@ pub struct Reloader {
     senders: Vec<Sender<Command>>,
     /// By what several workers' packets are told apart.
     rules: Vec<PortRule>,
+    /// What is known of servers' health.
+    health: Arc<health::Shared>,
     /// What runs; held while something else is made.
     now: Mutex<Now>,
     /// Frees what the last reload has replaced.
@@ -100,7 +103,12 @@ fn bad(message: impl Into<String>, details: &[Diagnostic]) -> Failure {
 
 impl Reloader {
     /// For a run with these arguments on these ports.
-    pub fn new(args: &run::Args, ports: Vec<OpenPort>, workers: &Workers) -> Reloader {
+    pub fn new(
+        args: &run::Args,
+        ports: Vec<OpenPort>,
+        workers: &Workers,
+        health: Arc<health::Shared>,
+    ) -> Reloader {
         let mut chain = args.chain().clone();
         // who asks later may be elsewhere
         if let Ok(absolute) = std::fs::canonicalize(&chain.chain) {
@@ -112,6 +120,7 @@ impl Reloader {
             clock: workers.clock,
             senders: workers.senders.clone(),
             rules: workers.rules.clone(),
+            health,
             now: Mutex::new(Now {
                 chain,
                 edits: Vec::new(),
@@ -178,9 +187,11 @@ impl Reloader {
     /// # Errors
     /// As [`Reloader::reload`].
     pub fn edit(&self, edit: Edit, verify_first: bool) -> Result<Value, Failure> {
-        let name = match edit.add {
-            true => "added",
-            false => "removed",
+        let name = match edit.change {
+            Change::Add => "added",
+            Change::Remove => "removed",
+            Change::Drain => "drained",
+            Change::Resume => "resumed",
         };
         logged(name, self.do_edit(edit, verify_first))
     }
@@ -219,8 +230,10 @@ impl Reloader {
             first.chain.name.clone(),
         );
         let made = begun.elapsed();
+        let watched = health::plans(&first.chain);
         self.prepare(all)?;
         let installed = self.commit()?;
+        self.health.watch(watched);
         let took = begun.elapsed();
         let (mut lost, mut dropped, mut pause) = (Vec::new(), 0, 0.0f64);
         let kept = installed.first().map_or(0, |i| i.taken.kept);
@@ -377,7 +390,11 @@ impl Reloader {
         attached: &[Attached],
         (shared, stages): (Option<(&Shared, Slices)>, &mut PreparedStages),
     ) -> Result<(Next, String), Failure> {
-        let graph = self.graph(&chain)?;
+        let mut graph = self.graph(&chain)?;
+        for (mapper, down) in self.health.known(&health::plans(&chain)) {
+            let told = graph.write_handler(&format!("{mapper}.down"), &down);
+            told.map_err(|e| bad(e.to_string(), &[]))?;
+        }
         let ports = crate::cmd::verify::ports(&chain);
         let verifier = Verifier::new(self.args.verify(), ports, self.args.seed(), true);
         let verifier = verifier.hurrying(true);
@@ -537,7 +554,12 @@ fn of_chain(e: &Edit) -> onefold_chain::Edit {
             EditKind::Backend => onefold_chain::EditKind::Backend,
         },
         function: e.function.clone(),
-        add: e.add,
+        change: match e.change {
+            Change::Add => onefold_chain::Change::Add,
+            Change::Remove => onefold_chain::Change::Remove,
+            Change::Drain => onefold_chain::Change::Drain,
+            Change::Resume => onefold_chain::Change::Resume,
+        },
         text: e.text.clone(),
         at: e.at,
     }

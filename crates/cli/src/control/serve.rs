@@ -5,7 +5,9 @@ use super::reload::{OpenPort, PATIENCE, Reloader};
 use super::session::{Command, Snapshot};
 use super::{metrics, status, trace};
 use crate::cmd::run::{self, Scaling};
+use crate::health::{self, Health};
 use anyhow::{Context, Result, anyhow};
+use onefold_chain::Chain;
 use onefold_control::{
     Failure, Handler, Kind, MetricsServer, Request, Server, Stream, default_folder,
 };
@@ -38,6 +40,7 @@ pub struct ControlArgs {
 pub struct Controls {
     _server: Option<Server>,
     _metrics: Option<MetricsServer>,
+    _health: Health,
 }
 
 /// Who takes packets.
@@ -61,13 +64,18 @@ pub struct Workers {
 /// When what was asked for is not possible: a name that is taken, an address in use.
 pub fn start(
     args: &run::Args,
-    chain: &str,
+    chain: &Chain,
     ports: Vec<OpenPort>,
     workers: Workers,
     mut server: Option<Server>,
 ) -> Result<Controls> {
     let control = args.control();
-    let reloader = Reloader::new(args, ports, &workers);
+    let senders = workers.senders.clone();
+    let tell = move |mapper: &str, down: &str| tell_down(&senders, mapper, down);
+    let health = Health::start(health::plans(chain), Box::new(tell));
+    let health = health.context("a thread for the servers' health")?;
+    let watching = health.shared();
+    let reloader = Reloader::new(args, ports, &workers, health.shared());
     let Workers {
         senders,
         scaling,
@@ -75,12 +83,16 @@ pub fn start(
         ..
     } = workers;
     let socket = server.as_ref().map(|s| s.path().display().to_string());
-    let name = server.as_ref().and_then(|s| s.name()).unwrap_or(chain);
+    let name = server
+        .as_ref()
+        .and_then(|s| s.name())
+        .unwrap_or(&chain.name);
     let answers = Arc::new(Answers {
         reloader,
         senders,
         scaling,
         watched,
+        health: watching,
         mode: args.mode(),
         name: name.to_string(),
         socket,
@@ -109,6 +121,7 @@ pub fn start(
     Ok(Controls {
         _server: server,
         _metrics: metrics,
+        _health: health,
     })
 }
 
@@ -160,6 +173,7 @@ struct Answers {
     senders: Vec<Sender<Command>>,
     scaling: Option<Arc<Scaling>>,
     watched: Option<run::Watched>,
+    health: Arc<health::Shared>,
     mode: run::Mode,
     name: String,
     socket: Option<String>,
@@ -197,7 +211,12 @@ impl Answers {
             (&self.name, socket),
             (self.scaling.as_deref(), self.watched.as_ref()),
         );
-        v.ok_or_else(|| Failure::new(Kind::Ended, "there is no worker"))
+        let mut v = v.ok_or_else(|| Failure::new(Kind::Ended, "there is no worker"))?;
+        let servers = self.health.json();
+        if let Some(keys) = v.as_object_mut().filter(|_| !servers.is_empty()) {
+            keys.insert("servers".into(), servers.into());
+        }
+        Ok(v)
     }
 }
 
@@ -228,6 +247,17 @@ pub fn tell(sender: &Sender<Command>, command: Command) -> Result<(), Failure> {
         SendError::Full => Failure::new(Kind::Busy, e.to_string()),
         SendError::Ended => Failure::new(Kind::Ended, e.to_string()),
     })
+}
+
+/// Tells all workers which of a mapper's servers are down. False: one of them has not heard it.
+fn tell_down(senders: &[Sender<Command>], mapper: &str, down: &str) -> bool {
+    let command = || Command::Down {
+        mapper: mapper.to_string(),
+        down: down.to_string(),
+    };
+    // a worker that has ended has no new flows
+    let heard = |s: &Sender<Command>| !matches!(s.send(command()), Err(SendError::Full));
+    senders.iter().filter(|s| !heard(s)).count() == 0
 }
 
 /// Nobody looks at packets one by one any more.

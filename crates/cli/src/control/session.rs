@@ -63,6 +63,13 @@ pub enum Command {
     },
     /// Packets that are dropped for such a reason, or are of such a class, go there; `None`: nobody looks any more.
     Watch(Option<capture::Watch>),
+    /// These servers of a mapper are down, as its handler takes them; all others are up.
+    Down {
+        /// The element.
+        mapper: String,
+        /// The servers.
+        down: String,
+    },
 }
 
 /// Is a change still wanted that several workers are to make together? It is decided once.
@@ -352,6 +359,15 @@ impl Session {
                     None => drop(worker.tap(None)),
                 }
                 self.watch = watch;
+                Ok(false)
+            }
+            Command::Down { mapper, down } => {
+                // what is compared with the reference graph has been decided by what was known before
+                worker.executor().end_window();
+                log.tell(worker.executor())?;
+                let graph = Executor::graph_mut(worker.executor());
+                // of a chain that is about to be replaced: the next one is told anew
+                let _ = graph.write_handler(&format!("{mapper}.down"), &down);
                 Ok(false)
             }
             Command::Prepare {

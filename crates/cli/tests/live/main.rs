@@ -28,6 +28,7 @@ mod running;
 mod sandbox;
 mod scaling;
 mod screen;
+mod servers;
 mod tags;
 mod trace;
 mod traffic;

@@ -34,6 +34,7 @@ pub const CLASSES: &[ElementClass] = &[
     patterns::IP_REWRITER_PATTERNS,
     mapper::ROUND_ROBIN,
     mapper::SOURCE_HASH,
+    mapper::MAGLEV,
 ];
 
 /// The pattern sets of all IPRewriterPatterns that are configured so far.

@@ -372,9 +372,7 @@ impl Rewriter {
                 InputSpec::Drop(Some(said)) => said,
                 _ => reasons.dropped,
             },
-            Err(NoFlow::NoRoom) => reasons.no_room,
-            Err(NoFlow::Unfit) => reasons.unfit,
-            Err(NoFlow::Full) => reasons.full,
+            Err(why) => reasons.of(why),
         };
         cx.decide(argument, || why.to_string());
         Err(Unbound::Drop(why))

@@ -7,7 +7,8 @@ use onefold_element::{StateId, StateStore};
 use onefold_nat::{InputSpec, PatternRef, PatternSet};
 
 /// Classes whose elements may stand as an input specification.
-pub(super) const MAPPER_CLASSES: [&str; 2] = ["RoundRobinIPMapper", "SourceIPHashMapper"];
+pub(super) const MAPPER_CLASSES: [&str; 3] =
+    ["RoundRobinIPMapper", "SourceIPHashMapper", "MaglevIPMapper"];
 
 /// What a specification may refer to.
 pub(super) struct SpecScope<'a> {

@@ -294,7 +294,7 @@ impl Core {
         }
         self.activity += 1;
         // what is known of packets holds as long as nothing that they see has changed
-        if self.touches(node, name) > Touches::Counters {
+        if self.touches(node, name) > Touches::NewFlows {
             self.changes += 1;
             self.changed.insert(node);
         }

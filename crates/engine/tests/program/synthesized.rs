@@ -403,3 +403,54 @@ fn rewriters_of_all_kinds_both_ways() {
         assert!(never.is_none(), "{rewriter}: {never:?}");
     }
 }
+
+/// Who gets new flows is asked of the state that elements ask, too: a server that goes down or comes back makes no
+/// program stale.
+#[test]
+fn servers_go_down_and_the_program_goes_on() {
+    let servers = ["10.9.0.1", "10.9.0.2", "10.9.0.3"];
+    for (class, first, last) in [
+        ("RoundRobinIPMapper", "", ["", "", ""]),
+        ("SourceIPHashMapper", "20 7, ", [" 0", " 1", " 2"]),
+        ("MaglevIPMapper", "SIZE 251, ", [" a 1", " b 2", " c 1"]),
+    ] {
+        let each = servers.iter().zip(last);
+        let each: Vec<String> = each.map(|(s, l)| format!("- - {s} - 0 1{l}")).collect();
+        let text = format!(
+            "m :: {class}({first}{}); rw :: IPRewriter(m, drop, TAKE_OVER false);
+             FromDevice(in) -> Strip(14) -> CheckIPHeader -> IPClassifier(tcp or udp) -> [0] rw;
+             FromDevice(out) -> Strip(14) -> CheckIPHeader -> IPClassifier(tcp or udp) -> [1] rw;
+             rw [0] -> Unstrip(14) -> ToDevice(out); rw [1] -> Unstrip(14) -> ToDevice(in);",
+            each.join(", ")
+        );
+        let mut p = Pair::synthesized(build(&text));
+        let mut host = 0;
+        let all = servers.join(" ");
+        for down in [
+            "",
+            "10.9.0.2",
+            "10.9.0.1 10.9.0.2",
+            all.as_str(),
+            "10.9.0.3",
+            "",
+        ] {
+            p.reference.write_handler("m.down", down).unwrap();
+            let graph = p.program.graph_mut();
+            graph.write_handler("m.down", down).unwrap();
+            assert!(!p.program.needs_synthesis(), "{class}: {down}");
+            for proto in [6, 17] {
+                for _ in 0..20 {
+                    host += 1;
+                    let f = Frame {
+                        src: [10, 0, 1, host],
+                        proto,
+                        ..Frame::default()
+                    };
+                    p.packet("in", &f.bytes(), 1000);
+                }
+            }
+        }
+        assert_eq!(p.punted(), 0, "{class}: {:?}", p.program.report().punts);
+        p.finish();
+    }
+}

@@ -1,7 +1,7 @@
-//! Files that a process may use from now on (Landlock).
+//! Files that a process may use from now on, and TCP ports that it may connect to (Landlock).
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr,
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, NetPort, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetStatus, Scope, path_beneath_rules,
 };
 use std::path::PathBuf;
@@ -28,13 +28,15 @@ const SYSTEM: [&str; 14] = [
     "/dev/random",
 ];
 
-/// Folders and files that may be read, and those that may be written, too.
+/// Folders and files that may be read, and those that may be written, too; and what may be connected to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Files {
     /// Read.
     pub read: Vec<PathBuf>,
     /// Read, written, made and removed.
     pub write: Vec<PathBuf>,
+    /// TCP ports, of whatever host, that connections may be made to.
+    pub connect: Vec<u16>,
 }
 
 impl Files {
@@ -46,7 +48,7 @@ impl Files {
             names.dedup();
             names.join(", ")
         };
-        match (self.read.is_empty(), self.write.is_empty()) {
+        let files = match (self.read.is_empty(), self.write.is_empty()) {
             (true, true) => "no files but the system's".to_string(),
             (false, true) => format!("no files but those in {}", all(&self.read)),
             (true, false) => format!("no files but those in {} (written)", all(&self.write)),
@@ -54,6 +56,14 @@ impl Files {
                 "no files but those in {}, {} (written)",
                 all(&self.read),
                 all(&self.write)
+            ),
+        };
+        let ports: Vec<String> = self.connect.iter().map(u16::to_string).collect();
+        match ports.is_empty() {
+            true => files,
+            false => format!(
+                "{files}; TCP connections to ports {} alone",
+                ports.join(", ")
             ),
         }
     }
@@ -71,16 +81,22 @@ impl Files {
             .cloned()
             .chain([PathBuf::from("/dev/null")]);
         let writes = path_beneath_rules(writes, write);
+        let ports = self.connect.iter();
+        let ports = ports.map(|p| {
+            let rule = NetPort::new(*p, AccessNet::ConnectTcp);
+            Ok::<_, landlock::RulesetError>(rule)
+        });
         let made = || {
             Ruleset::default()
                 .set_compatibility(CompatLevel::BestEffort)
                 .handle_access(AccessFs::from_all(KNOWN))?
-                // nothing here connects anywhere, or tells other processes anything
+                // nothing here connects anywhere else, or tells other processes anything
                 .handle_access(AccessNet::ConnectTcp)?
                 .scope(Scope::Signal)?
                 .create()?
                 .add_rules(reads)?
                 .add_rules(writes)?
+                .add_rules(ports)?
                 .restrict_self()
         };
         let status = made().map_err(|e: landlock::RulesetError| e.to_string())?;

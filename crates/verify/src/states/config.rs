@@ -136,11 +136,22 @@ impl Spec {
     }
 }
 
-/// A RoundRobinIPMapper, or a SourceIPHashMapper.
+/// How a mapper chooses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// In turn: RoundRobinIPMapper.
+    InTurn,
+    /// By the source address: SourceIPHashMapper.
+    BySource,
+    /// By the whole flow: MaglevIPMapper.
+    ByFlow,
+}
+
+/// A mapper.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mapper {
-    /// Chooses by the source address.
-    pub by_source: bool,
+    /// How it chooses.
+    pub choice: Choice,
     /// Patterns with forward and reply output.
     pub entries: Vec<(Pattern, usize, usize)>,
 }
@@ -148,23 +159,30 @@ pub struct Mapper {
 impl Mapper {
     /// Its element class.
     pub fn class(&self) -> &'static str {
-        match self.by_source {
-            true => "SourceIPHashMapper",
-            false => "RoundRobinIPMapper",
+        match self.choice {
+            Choice::InTurn => "RoundRobinIPMapper",
+            Choice::BySource => "SourceIPHashMapper",
+            Choice::ByFlow => "MaglevIPMapper",
         }
     }
     /// Its configuration.
     pub fn text(&self) -> String {
         let mut all = Vec::new();
-        if self.by_source {
+        if self.choice == Choice::BySource {
             all.push("100 17".to_string());
         }
         for (i, (p, f, r)) in self.entries.iter().enumerate() {
             let mut s = format!("{} {f} {r}", p.text());
-            if self.by_source {
-                let _ = write!(s, " {}", i + 1);
-            }
+            // writing to a String cannot fail
+            let _ = match self.choice {
+                Choice::InTurn => Ok(()),
+                Choice::BySource => write!(s, " {}", i + 1),
+                Choice::ByFlow => write!(s, " server{i} {}", i + 1),
+            };
             all.push(s);
+        }
+        if self.choice == Choice::ByFlow {
+            all.push("SIZE 251, SEED 17".to_string());
         }
         all.join(", ")
     }
@@ -453,18 +471,23 @@ fn mappers(mut c: Config, few: u32) -> Vec<Config> {
         (p, usize::from(n), 2)
     };
     c.mapper = Some(Mapper {
-        by_source: false,
+        choice: Choice::InTurn,
         entries: vec![server(1), server(2), server(3)],
     });
     let mut v = vec![c.clone()];
     c.name = "balancer by source";
     if let Some(m) = &mut c.mapper {
-        m.by_source = true;
+        m.choice = Choice::BySource;
+    }
+    v.push(c.clone());
+    c.name = "balancer by flow";
+    if let Some(m) = &mut c.mapper {
+        m.choice = Choice::ByFlow;
     }
     v.push(c.clone());
     c.name = "NAPT with two pools in turn";
     c.mapper = Some(Mapper {
-        by_source: false,
+        choice: Choice::InTurn,
         entries: vec![nat(0, 3000), nat(1, 4000)],
     });
     v.push(c);
@@ -527,7 +550,7 @@ fn nobody_is_taken_over(all: &[Config]) -> Vec<Config> {
             Kind::Ip,
             vec![Spec::Mapper, Spec::Drop],
             Some(Mapper {
-                by_source: false,
+                choice: Choice::InTurn,
                 entries: vec![(forward(server), 0, 1), (forward(server + 1), 0, 1)],
             }),
         ),

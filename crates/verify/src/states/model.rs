@@ -14,7 +14,7 @@
 //! 6. with `MAPPING endpoint` (`mappings.rs`): one outside address and port for all flows of an inside address and
 //!    port, which no other has.
 
-use super::config::{Config, How, Kind, Pattern, Spec};
+use super::config::{Choice, Config, How, Kind, Pattern, Spec};
 use onefold_nat::FlowId;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -98,6 +98,9 @@ pub enum Seen {
 #[error("{0}")]
 pub struct Broken(pub String);
 
+/// What a mapper by a hash looks at: the map, and the flow or a part of it.
+type Hashed = (u8, FlowId);
+
 /// (guarantee, expiry) in milliseconds.
 type Class = (u64, u64);
 
@@ -114,8 +117,8 @@ pub struct Model {
     order: u64,
     /// Next entry of a mapper that goes in turn.
     turn: usize,
-    /// What a mapper by source has chosen for an address.
-    by_source: HashMap<u32, usize>,
+    /// What a mapper by a hash has chosen for what it hashes.
+    chosen: HashMap<Hashed, usize>,
     /// Flows that have had to go for others.
     pub evictions: u64,
 }
@@ -133,7 +136,7 @@ impl Model {
             capacity: config.capacity as usize,
             order: 0,
             turn: 0,
-            by_source: HashMap::new(),
+            chosen: HashMap::new(),
             evictions: 0,
         }
     }
@@ -418,9 +421,9 @@ impl Model {
     /// What a mapper has to choose.
     fn mapped(&mut self, map: u8, arrived: FlowId) -> Option<(Pattern, usize, usize)> {
         let m = self.config.mapper.clone()?;
-        if m.by_source {
-            // which one is open, but it is the same for a source; found out by what is seen of its first packet
-            let i = *self.by_source.get(&arrived.saddr)?;
+        if let Some(hashed) = self.hashed(map, arrived) {
+            // which one is open, but it is the same for what is hashed; found out by what is seen of the first packet
+            let i = *self.chosen.get(&hashed)?;
             return m.entries.get(i).copied();
         }
         for _ in 0..m.entries.len() {
@@ -433,13 +436,21 @@ impl Model {
         None
     }
 
-    /// Tells which entry a mapper by source has for an address.
-    pub fn learn(&mut self, saddr: u32, entry: usize) {
-        self.by_source.entry(saddr).or_insert(entry);
+    /// What the mapper hashes of a flow, if it goes by a hash.
+    pub fn hashed(&self, map: u8, flow: FlowId) -> Option<Hashed> {
+        match self.config.mapper.as_ref()?.choice {
+            Choice::InTurn => None,
+            Choice::BySource => Some((0, FlowId::addresses(flow.saddr, 0))),
+            Choice::ByFlow => Some((map, flow)),
+        }
+    }
+    /// Tells which entry the mapper has for it.
+    pub fn learn(&mut self, hashed: Hashed, entry: usize) {
+        self.chosen.entry(hashed).or_insert(entry);
     }
     /// Has it been told?
-    pub fn knows(&self, saddr: u32) -> bool {
-        self.by_source.contains_key(&saddr)
+    pub fn knows(&self, hashed: Hashed) -> bool {
+        self.chosen.contains_key(&hashed)
     }
 
     pub(super) fn variation(&self, arrived: FlowId, p: &Pattern, n: u32) -> FlowId {

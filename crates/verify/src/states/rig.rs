@@ -135,16 +135,17 @@ impl Rig {
                     more => return Err(Broken(format!("{} packets of one", more.len()))),
                 };
                 self.bench.out.drops.clear();
+                let map = u8::from(udp && self.config.kind == Kind::Ip);
                 if let (Seen::Out(_, to), Some(m)) = (&seen, &self.config.mapper)
-                    && m.by_source
+                    && let Some(hashed) = self.model.hashed(map, flow)
                     && self.config.inputs.get(input) == Some(&Spec::Mapper)
-                    && !self.model.knows(flow.saddr)
+                    && !self.model.knows(hashed)
                     && let Some(i) = m.entries.iter().position(|e| e.0.daddr == to.daddr)
                 {
-                    self.model.learn(flow.saddr, i);
+                    self.model.learn(hashed, i);
                 }
                 let arrival = Arrival {
-                    map: u8::from(udp && self.config.kind == Kind::Ip),
+                    map,
                     input,
                     flow,
                     asks: !answer,

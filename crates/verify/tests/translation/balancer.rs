@@ -30,6 +30,32 @@ fn proved() {
     balancer("").is_proved();
     balancer(", ports: [80, 443]").is_proved();
     balancer(", ports: [80], pass-other: false").is_proved();
+    for policy in ["source-hash", "maglev"] {
+        balancer(&format!(", ports: [80], policy: {policy}")).is_proved();
+    }
+}
+
+/// A flow stays with its server, by whichever level it goes; flows are spread, and answers find their way.
+#[test]
+fn by_maglev() {
+    let mut r = balancer(", policy: maglev, table: 251");
+    let mut servers = std::collections::BTreeMap::new();
+    for sport in 4000..4060 {
+        let client = (a("192.0.2.1"), sport);
+        for packet in [udp, tcp] {
+            let mut again = None;
+            for _ in 0..3 {
+                let p = r.through(0, &frame(&packet(client, virtual_address())));
+                let server = flow(&p).1;
+                assert_eq!(*again.get_or_insert(server), server);
+                let p = r.through(1, &frame(&packet(server, client)));
+                assert_eq!(flow(&p), (virtual_address(), client));
+            }
+            *servers.entry(again).or_insert(0) += 1;
+        }
+    }
+    assert_eq!(servers.len(), 2);
+    assert!(servers.values().all(|n| *n > 30), "{servers:?}");
 }
 
 #[test]

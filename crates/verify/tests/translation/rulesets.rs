@@ -120,3 +120,21 @@ fn fragments_are_dropped() {
         assert_eq!(r.send(0, &frame(&f)), []);
     }
 }
+
+/// RFC 4787 REQ-9: an inside host that asks for a forwarded port by the router's outside address is not turned round,
+/// also where a rule would give it another source (the usual rules for hairpinning): that is said by its reason, and
+/// nothing leaves. Other destinations behind the same rules are as without them.
+#[test]
+fn inside_hosts_do_not_reach_each_other_by_outside_addresses() {
+    let mut r = router(
+        "-j MASQUERADE\n-A PREROUTING -d 203.0.113.1/32 -p udp -m udp --dport 53 -j DNAT --to-destination 10.0.0.5:53\n\
+         -A POSTROUTING -s 10.0.0.0/24 -d 10.0.0.5/32 -p udp -m udp --dport 53 -j MASQUERADE",
+    );
+    let own = a("203.0.113.1");
+    let why = r.lost(0, &frame(&udp((host(9), 4000), (own, 53))));
+    assert!(
+        why.contains("its new destination is where it came from"),
+        "{why}"
+    );
+    assert_eq!(out(&mut r, (host(9), 4000), remote(1)), (own, 4000));
+}

@@ -51,7 +51,7 @@ impl Run {
             scaling: None,
             watched: None,
         };
-        let controls = control::start(args, &session.chain.name, open, how, server)?;
+        let controls = control::start(args, &session.chain, open, how, server)?;
         Ok(Run {
             chain: session.chain.clone(),
             made: None,

@@ -10,6 +10,7 @@ use crate::alerts;
 use crate::common::{self, ChainArgs};
 use crate::control::{self, ControlArgs, OpenPort};
 use crate::deploy::{Renewal, Verdict, Verification, Verifier, VerifyArgs};
+use crate::health;
 use crate::links::Counts;
 use crate::live::{self, LivePlan, Poll};
 use crate::log::{self, LogArgs};
@@ -330,7 +331,7 @@ fn carry_out(args: &Args) -> Result<u8> {
     let command = command(args);
     let mut differences = ShadowLog::new(&args.shadow, &chain, command, &inputs, args.adapt, None)?;
     let eve = args.eve(!open.is_empty())?;
-    let server = sandbox::confine(args, &chain.name, &open)?;
+    let server = sandbox::confine(args, &chain.name, &open, &health::plans(&chain))?;
     let beside = (clock, open, server, eve);
     let mut run = Run::new(args, chain, synthesized, attached, beside)?;
     runner::catch_interrupt();

@@ -4,6 +4,7 @@
 mod bindings;
 mod companions;
 mod lifetime;
+mod mappers;
 mod nets;
 mod robust;
 mod unpushed;

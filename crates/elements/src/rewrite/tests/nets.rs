@@ -65,6 +65,16 @@ pub(super) const NETS: &[Spec<'static>] = &[
             2,
         ),
     ],
+    &[
+        (
+            "m",
+            "MaglevIPMapper",
+            "- - 30.0.0.1 - 0 1 a 1, - - 30.0.0.2 81 0 1 b 3, SIZE 251",
+            0,
+            0,
+        ),
+        ("rw", "IPRewriter", "m, drop, TAKE_OVER false", 2, 2),
+    ],
     &[(
         "rw",
         "IPRewriter",

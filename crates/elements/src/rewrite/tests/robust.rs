@@ -122,6 +122,35 @@ fn a_capacity_that_no_table_has_is_told() {
 }
 
 #[test]
+fn errors_of_maglev() {
+    let maglev = |config| ("m", "MaglevIPMapper", config, 0, 0);
+    refused(
+        &[maglev(
+            "- - - - 0 0 a 1, - - - - 0 0 a 1, - - - - 0 0 b 0, - - - - 0 0, SIZE 7",
+        )],
+        &[
+            "PATTERN_2: server 'a' is there already",
+            "PATTERN_3: expected a name and a weight from 1 to 1000",
+            "PATTERN_4: expected a name and a weight",
+        ],
+    );
+    for config in [
+        "- - - - 0 0 a 1, SIZE 1",
+        "- - - - 0 0 a 1, SIZE 65536",
+        "- - - - 0 0 a 1, SIZE 4194319",
+    ] {
+        refused(&[maglev(config)], &["SIZE: expected a prime number"]);
+    }
+    refused(
+        &[maglev(
+            "- - - - 0 0 a 1, - - - - 0 0 b 1, - - - - 0 0 c 1, SIZE 2",
+        )],
+        &["SIZE: the table has fewer places than there are servers"],
+    );
+    refused(&[maglev("")], &["PATTERN_1: required argument missing"]);
+}
+
+#[test]
 fn errors_between_elements() {
     let mapper = |config| ("m", "RoundRobinIPMapper", config, 0, 0);
     refused(

@@ -65,7 +65,7 @@ pub fn run(
     (live, attached): (Vec<Live>, Vec<Attached>),
     inputs: &[(String, String)],
 ) -> Result<u8> {
-    check(args)?;
+    check(args, chain, live.is_empty())?;
     let segments = match chain.segments() {
         Ok(s) => s,
         Err(e) => {
@@ -209,7 +209,10 @@ fn shared_memory(wiring: &Wiring) -> Result<(Plan, Arc<Region>, OwnedFd)> {
 }
 
 /// Options that do not go with it.
-fn check(args: &Args) -> Result<()> {
+fn check(args: &Args, chain: &Chain, recorded: bool) -> Result<()> {
+    if !recorded && chain.functions.iter().any(|f| f.health.is_some()) {
+        bail!("health: servers are looked after by runs of one process; leave 'run: process' out");
+    }
     let wrong = [
         (args.offload.is_some(), "--offload"),
         (args.has_program(), "--program"),

@@ -23,6 +23,7 @@ use crate::control::{self, Controls, Made, OpenPort, Session};
 use crate::deploy::Renewal;
 use crate::files;
 use crate::gate::{Failed, Fails, Gate};
+use crate::health;
 use crate::live;
 use crate::merge;
 use crate::runner::{self, Outcome, Plan};
@@ -152,8 +153,7 @@ pub fn run(args: &Args, captures: bool) -> Result<u8> {
         Err(code) => return Ok(code),
     };
     runner::catch_interrupt();
-    let name = ready.first().map_or("", |r| &r.chain.name);
-    let server = sandbox::confine(args, name, &open)?;
+    let server = confined(args, &ready, &open)?;
     let open = (open, server);
     let mut all = match dispatching {
         Some(d) if d.way().is_software() || args.workers.is_range() => {
@@ -186,6 +186,14 @@ pub fn run(args: &Args, captures: bool) -> Result<u8> {
     report::tell_all(args, &mut all.ended, beside, merging)
 }
 
+/// Gives up privilege; the control socket comes back.
+fn confined(args: &Args, ready: &[Ready], open: &[OpenPort]) -> Result<Option<Server>> {
+    let first = ready.first();
+    let name = first.map_or("", |r| &r.chain.name);
+    let watched = first.map_or(Vec::new(), |r| health::plans(&r.chain));
+    sandbox::confine(args, name, open, &watched)
+}
+
 /// What the workers of network interfaces are asked by.
 fn controls(
     args: &Args,
@@ -205,7 +213,7 @@ fn controls(
         scaling,
         watched,
     };
-    let start = |r: &Ready| control::start(args, &r.chain.name, open, how, server);
+    let start = |r: &Ready| control::start(args, &r.chain, open, how, server);
     first.map(start).transpose()
 }
 
