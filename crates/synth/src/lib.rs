@@ -6,6 +6,7 @@
 
 pub mod check;
 mod cond;
+mod filter;
 mod input;
 mod layout;
 pub mod parts;

@@ -35,8 +35,8 @@ fn captures(dir: &Path, out: &mut Vec<PathBuf>) {
     }
 }
 
-/// Files are of all ages: they follow each other here, and a frame comes at most this long after the one before it, as a
-/// chain that waits for years has a million timers to run.
+/// Files are of all ages: they follow each other here, and a frame comes at most this long after the one before it, as
+/// a chain that waits for years has a million timers to run.
 const LONGEST_GAP_NS: i64 = 3_600_000_000_000;
 
 impl Corpus {

@@ -46,10 +46,10 @@ impl Mover {
         Some(most.saturating_sub(self.packets.seat().waiting(output)) as usize)
     }
 
-    /// How many packets to ask a port for, `room` being what [`Mover::room_at_entry`] says; `None`: it has dropped those
-    /// that came. A port that drops by itself is asked for what there is room for, and not before there is room for a
-    /// quarter of a batch: who fetches packets to drop them, or two at a time, has less time for those that are let in
-    /// (a function alone on its core had half of what it can do).
+    /// How many packets to ask a port for, `room` being what [`Mover::room_at_entry`] says; `None`: it has dropped
+    /// those that came. A port that drops by itself is asked for what there is room for, and not before there is room
+    /// for a quarter of a batch: who fetches packets to drop them, or two at a time, has less time for those that are
+    /// let in (a function alone on its core had half of what it can do).
     pub(super) fn wanted_at_entry(&mut self, io: usize, room: Option<usize>) -> Option<usize> {
         let Some(room) = room else {
             return Some(self.batch);
