@@ -67,9 +67,13 @@ pub type Read = Result<Option<(Stamp, Said)>, (Option<Stamp>, String)>;
 /// # Errors
 /// It cannot be read, or what it says is not understood; in words.
 pub fn read(path: &Path, before: Option<Stamp>) -> Read {
-    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
     let failed = |e: std::io::Error| (None, e.to_string());
-    let file = std::fs::File::open(path).map_err(failed)?;
+    // nobody waits for who writes to a pipe: the thread has servers to try, and an end
+    let flags = nix::fcntl::OFlag::O_NONBLOCK.bits();
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.read(true).custom_flags(flags).open(path);
+    let file = file.map_err(failed)?;
     let about = file.metadata().map_err(failed)?;
     let stamp = Stamp {
         modified: about.modified().map_err(failed)?,
@@ -154,6 +158,17 @@ mod tests {
         assert!(read(&path, None).unwrap_err().0.is_some());
         std::fs::write(&path, vec![b'#'; MAX_BYTES as usize + 1]).unwrap();
         assert!(read(&path, None).unwrap_err().1.contains("longer"));
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    /// A pipe that nobody writes to is refused, and not waited for.
+    #[test]
+    fn a_pipe_is_no_file() {
+        let path = std::env::temp_dir().join(format!("onefold-health-pipe-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let (_, why) = read(&path, None).unwrap_err();
+        assert!(why.contains("no file"), "{why}");
         std::fs::remove_file(&path).unwrap();
     }
 }
