@@ -174,6 +174,19 @@ fn the_usual_target_is_a_millisecond_or_follows_from_the_fullest_core() {
     assert_eq!(LatencyTarget::usual(&t, 2), MILLISECOND);
 }
 
+/// Where no functions share a core nobody takes turns, and who pays for looks need not look so often.
+#[test]
+fn it_looks_less_often_where_nobody_takes_turns() {
+    let policy = |cores: &[usize]| {
+        let t = topology(cores, 1024, &[&[0, 1]]);
+        LatencyTarget::new(&t, vec![MILLISECOND]).unwrap()
+    };
+    let (shared, alone) = (policy(&[0, 0]), policy(&[0, 1]));
+    assert_eq!(shared.rests(), shared.period());
+    assert_eq!(alone.period(), shared.period());
+    assert_eq!(alone.rests(), MILLISECOND);
+}
+
 /// A target of a tenth has turns of a tenth, and lets a tenth in.
 #[test]
 fn turns_and_what_is_let_in_follow_from_costs_and_the_target() {
