@@ -308,7 +308,8 @@ impl Native {
                 port,
                 time: a.descriptor.came(),
                 tag: a.descriptor.tag,
-                flags: a.descriptor.flags,
+                // a program may write in front of a packet, and need not say so
+                flags: a.descriptor.flags & Descriptor::MORE,
                 frame: a.frame,
             }));
             return Ok(got);

@@ -45,7 +45,7 @@ pub struct Descriptor {
     pub len: u32,
     /// Where in the slot they begin.
     pub offset: u16,
-    /// See [`Descriptor::MORE`].
+    /// See [`Descriptor::MORE`], [`Descriptor::CLEAR_FRONT`].
     pub flags: u16,
     /// What a link keeps of the packet's annotations.
     pub tag: u32,
@@ -58,6 +58,8 @@ pub struct Descriptor {
 impl Descriptor {
     /// The packet goes on in the next descriptor's slot.
     pub const MORE: u16 = 1;
+    /// The packet begins behind the usual headroom, and whoever sent it knows that all of that is zero.
+    pub const CLEAR_FRONT: u16 = 2;
 
     /// When the packet came into the chain, as far as who sent it knows, nanoseconds since 1970.
     #[inline]
@@ -164,11 +166,32 @@ impl<M: RingMemory> Producer<M> {
         let places = self.ring.places();
         let free = |p: &Self| places - p.tail.wrapping_sub(p.head);
         if (free(self) as usize) < wanted {
-            let head = self.ring.head().load(Ordering::Acquire);
-            within("head", head, self.head, self.tail.wrapping_sub(self.head))?;
-            self.head = head;
+            self.look()?;
         }
         Ok((free(self) as usize).min(wanted))
+    }
+
+    /// Packets that wait, of which `few` are so few that nobody needs to know better: then the consumer's counter is as
+    /// it was seen last, and what it has taken since counts still. Its line is in the consumer's cache, and whoever
+    /// looks there holds up both.
+    ///
+    /// # Errors
+    /// When the consumer's counter cannot be.
+    #[inline]
+    pub fn waiting(&mut self, few: u32) -> Result<u32, RingError> {
+        if self.tail.wrapping_sub(self.head) > few {
+            self.look()?;
+        }
+        Ok(self.tail.wrapping_sub(self.head))
+    }
+
+    /// Sees how far the consumer is.
+    #[inline]
+    fn look(&mut self) -> Result<(), RingError> {
+        let head = self.ring.head().load(Ordering::Acquire);
+        within("head", head, self.head, self.tail.wrapping_sub(self.head))?;
+        self.head = head;
+        Ok(())
     }
 
     /// Puts descriptors in, the first ones first, as far as there is room, and publishes them together. How many they

@@ -261,21 +261,24 @@ impl Seat {
         if n == 0 {
             return Ok(0);
         }
-        let owners = self.region.owners();
+        let before = to.len();
         for d in &self.scratch {
             let end = u64::from(d.offset) + u64::from(d.len);
             let fits = end <= u64::from(self.region.shape().slot_bytes);
             match self.frames.adopt(d.slot).filter(|_| fits) {
-                Some(frame) => {
-                    if let Some(o) = owners.get(d.slot as usize) {
-                        o.store(self.me, Ordering::Relaxed);
-                    }
-                    to.push(Arrived {
-                        frame,
-                        descriptor: *d,
-                    });
-                }
+                Some(frame) => to.push(Arrived {
+                    frame,
+                    descriptor: *d,
+                }),
                 None => self.refused += 1,
+            }
+        }
+        // By itself: other cores have written these lines, and whatever is read back behind a write that waits for its
+        // line waits, too
+        let owners = self.region.owners();
+        for a in to.iter().skip(before) {
+            if let Some(o) = owners.get(a.descriptor.slot as usize) {
+                o.store(self.me, Ordering::Relaxed);
             }
         }
         // whose they are is written before it is seen that they were taken
@@ -369,14 +372,26 @@ impl Seat {
         self.outputs.get(output).map_or(0, |o| o.backlog.len())
     }
 
-    /// Packets in the ring that an output leads to, and in front of it.
+    /// How many more packets may wait at an output, in its ring and in front of it, if these are all that may; where it
+    /// is `wanted` or more, it may be more than what is said ([`Producer::waiting`]).
+    ///
+    /// # Errors
+    /// The peer's counter cannot be.
     #[inline]
-    pub fn waiting(&self, output: usize) -> u32 {
-        let Some(o) = self.outputs.get(output) else {
-            return 0;
+    pub fn room_below(&mut self, output: usize, all: u32, wanted: u32) -> Result<u32, SeatError> {
+        let Some(o) = self.outputs.get_mut(output) else {
+            return Ok(all);
         };
         let backlog = u32::try_from(o.backlog.len()).unwrap_or(u32::MAX);
-        crate::ring::occupancy(o.ring.ring()).saturating_add(backlog)
+        let left = all.saturating_sub(backlog);
+        let waiting =
+            (o.ring.waiting(left.saturating_sub(wanted))).map_err(|error| SeatError::Ring {
+                ring: o.number,
+                from: self.me,
+                to: o.to,
+                error,
+            })?;
+        Ok(left.saturating_sub(waiting))
     }
 
     /// What waits at an output is given up: how many packets, and their slots are spare.

@@ -126,6 +126,12 @@ proptest! {
             for r in &rings {
                 prop_assert!(onefold_nf::occupancy(r) <= 1 << places);
             }
+            let waits = onefold_nf::occupancy(&rings[0]) + launcher.backlog(0) as u32;
+            for (all, wanted) in [(0, 1), (7, 3), (20, 8), (40, 40), (u32::MAX, 32)] {
+                let (room, said) = (all - waits.min(all), launcher.room_below(0, all, wanted));
+                let said = said.unwrap();
+                prop_assert!(said == room || (wanted..room).contains(&said), "{said} of {room}");
+            }
         }
         // all that went in comes out
         for _ in 0..200 {

@@ -167,6 +167,28 @@ impl Packet {
         self.anno.clear();
     }
 
+    /// [`Packet::attach`] of `len` bytes behind [`DEFAULT_HEADROOM`], where what stands in front of them is known to be
+    /// zero ([`Packet::front_is_clear`] of who had the frame before). Its line is not touched: another core has written
+    /// it, or nobody for long, and to wait for it was a third of what a packet cost that went from process to process.
+    #[inline]
+    pub fn attach_cleared(&mut self, frame: Frame, len: usize) {
+        self.buf = frame;
+        let end = (DEFAULT_HEADROOM + len).min(self.buf.len());
+        self.head = DEFAULT_HEADROOM.min(end) as u32;
+        self.stained = end < DEFAULT_HEADROOM;
+        self.tail = end as u32;
+        self.mac = NONE;
+        self.net = NONE;
+        self.transport = NONE;
+        self.anno.clear();
+    }
+
+    /// The data begins at [`DEFAULT_HEADROOM`], and all in front of it is known to be zero.
+    #[inline]
+    pub fn front_is_clear(&self) -> bool {
+        self.head as usize == DEFAULT_HEADROOM && !self.stained
+    }
+
     /// Apart, so that what is usual is not made the same call.
     #[cold]
     fn clear_front(&mut self, n: usize) {

@@ -175,6 +175,56 @@ mod tests {
     }
 
     #[test]
+    fn who_had_a_frame_says_whether_its_front_is_clear() {
+        let layout = FrameLayout {
+            frames: 4,
+            stride: 2048,
+            skip: 192,
+        };
+        let frames = FramePool::new(layout);
+        let mut p = Packet::from_slice(&[]);
+        let mut one = Vec::new();
+        frames.take(1, &mut one);
+        let mut frame: Frame = one.remove(0);
+        frame.fill(9);
+        p.attach(frame, DEFAULT_HEADROOM..DEFAULT_HEADROOM);
+        p.refill(&[1; 100]);
+        // handed on and on, and written to where its data is
+        for _ in 0..3 {
+            p.data_mut()[7] = 5;
+            p.set_mac_header(0);
+            p.anno.set_paint(3);
+            assert!(p.front_is_clear());
+            let len = p.len();
+            p.attach_cleared(p.clone().detach(), len);
+            assert_eq!((p.len(), p.anno), (100, Anno::default()));
+            assert_eq!((p.headroom(), p.mac_header_offset()), (64, None));
+            assert!(p.headroom_bytes().iter().all(|b| *b == 0));
+        }
+        let changes: [fn(&mut Packet); 5] = [
+            |p| p.pull(14),
+            |p| p.push(1),
+            |p| {
+                p.push(8);
+                p.pull(8);
+            },
+            |p| p.buffer_mut()[3] = 1,
+            |p| drop(p.detach()),
+        ];
+        for (i, change) in changes.iter().enumerate() {
+            let mut q = p.clone();
+            assert!(q.front_is_clear());
+            change(&mut q);
+            assert!(!q.front_is_clear(), "change {i}");
+        }
+        // of a frame that has no headroom, and one that is too short
+        p.attach_cleared(Frame::default(), 100);
+        assert_eq!((p.len(), p.front_is_clear()), (0, false));
+        p.attach_cleared(Frame::zeroed(128), 100);
+        assert_eq!((p.len(), p.headroom()), (64, 64));
+    }
+
+    #[test]
     fn refilled_packet_equals_a_new_one() {
         let mut pool = Pool::new();
         let mut p = pool.make(&[1; 300]);

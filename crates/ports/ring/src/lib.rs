@@ -9,6 +9,7 @@
 use onefold_nf::{Arrived, Descriptor, HEADROOM, NO_CLASS, NfBlock, Seat, SeatError, Ways, ecn};
 use onefold_packet::{DEFAULT_HEADROOM, Packet, Pkt, Timestamp};
 use onefold_runtime::{Loss, Port, PortError, TRANSMIT_QUEUE_FULL};
+use onefold_table::prefetch_at;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -121,6 +122,10 @@ impl Packets {
             self.last = Some(input);
         }
         self.mark();
+        // who sent them wrote them from another core, as a rule: all are asked for before the first one is read
+        for a in &self.arrived {
+            prefetch_at(a.frame.as_ptr().wrapping_add(a.descriptor.offset.into()));
+        }
         let copies = self.seat.held() > self.quota;
         for a in self.arrived.drain(..) {
             let d = a.descriptor;
@@ -147,8 +152,10 @@ impl Packets {
                 continue;
             }
             let Some(mut p) = free.pop() else { continue };
+            let clear = d.flags & Descriptor::CLEAR_FRONT != 0 && from == DEFAULT_HEADROOM;
             match copies {
                 true => p.refill(a.frame.get(from..from + len).unwrap_or_default()),
+                false if clear => p.attach_cleared(a.frame, len),
                 false => p.attach(a.frame, from..from + len),
             }
             arrive(&mut p, &d);
@@ -206,6 +213,10 @@ impl Packets {
             tag: kept(p),
             ..Descriptor::default()
         };
+        let flags = match p.front_is_clear() {
+            true => Descriptor::CLEAR_FRONT,
+            false => 0,
+        };
         if self.seat.owns(p.frame())
             && let Some(d) = self.seat.describe(p.detach(), at, len)
         {
@@ -215,7 +226,7 @@ impl Packets {
             }
             let came = self.came.get(d.slot as usize).copied().unwrap_or_default() as u64;
             let d = Descriptor { came, ..d };
-            self.seat.queue(output, place(d, first, 0));
+            self.seat.queue(output, place(d, first, flags));
             self.counts.sent += 1;
             return true;
         }

@@ -187,6 +187,36 @@ fn it_looks_less_often_where_nobody_takes_turns() {
     assert_eq!(alone.rests(), MILLISECOND);
 }
 
+/// Nor where packets cost so little that whoever brings them is what limits the chain: a look costs it the most.
+#[test]
+fn it_looks_less_often_where_functions_are_quick() {
+    let t = topology(&[0, 0, 0, 0, 1], 1024, &[&[0, 1], &[2, 3], &[4]]);
+    let rests = |costs: [Option<u64>; 5]| {
+        let mut policy = LatencyTarget::new(&t, vec![MILLISECOND; 3]).unwrap();
+        let mut to = Decisions::new(&t);
+        for round in 1..20 {
+            let views = costs.map(|sample| NfView {
+                sample,
+                ..NfView::default()
+            });
+            let seen = Observation {
+                now: round * MILLISECOND,
+                nfs: &views,
+            };
+            policy.decide(&seen, &mut to).unwrap();
+        }
+        policy.rests()
+    };
+    let usual = MILLISECOND / 6;
+    assert_eq!(rests([Some(200); 5]), MILLISECOND / 2);
+    // one chain that is not: its functions come one after the other
+    let [quick, slow] = [200, 300].map(Some);
+    assert_eq!(rests([quick, slow, quick, quick, quick]), usual);
+    assert_eq!(rests([quick, quick, quick, quick, Some(500)]), usual);
+    // or of which nobody knows
+    assert_eq!(rests([quick, quick, quick, None, quick]), usual);
+}
+
 /// A target of a tenth has turns of a tenth, and lets a tenth in.
 #[test]
 fn turns_and_what_is_let_in_follow_from_costs_and_the_target() {

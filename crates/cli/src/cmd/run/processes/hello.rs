@@ -21,6 +21,8 @@ pub struct Hello {
     pub live: bool,
     /// How often it looks again before it sleeps, at most; 0: it sleeps at once.
     pub spins: u32,
+    /// The launcher is on another core: a function that is told to yield does so for a while before it sleeps.
+    pub lingers: bool,
     /// Ports of its chain: the ring that packets come from, and the one that they leave through.
     pub ports: Vec<(String, Option<u32>, Option<u32>)>,
     /// Its chain.

@@ -40,6 +40,8 @@ pub struct Launch {
     pub clock: Clock,
     pub live: bool,
     pub spins: u32,
+    /// The launcher's core, if it has one.
+    pub housekeeping: Option<usize>,
     pub quiet: bool,
     /// Captures go in.
     pub recorded: bool,
@@ -121,6 +123,7 @@ impl Kid {
                 clock: launch.clock.parts(),
                 live: launch.live,
                 spins: launch.spins,
+                lingers: (core.zip(launch.housekeeping)).is_some_and(|(c, h)| c as usize != h),
                 ports,
                 chain: Told::of(&segment.chain),
                 outside,

@@ -107,6 +107,7 @@ pub fn run(
         clock,
         live: in_real_time,
         spins,
+        housekeeping: place.housekeeping,
         quiet: args.quiet,
         recorded: !is_live,
         longest_back_off: args.back_off(),

@@ -545,7 +545,7 @@ impl Mover {
             let Some(output) = self.ios.get(i).and_then(|io| io.entry) else {
                 continue;
             };
-            let room = self.room_at_entry(i, output);
+            let room = self.room_at_entry(i, output)?;
             if room.is_none() && self.packets.backlog(output) > 0 {
                 continue;
             }

@@ -2,6 +2,7 @@
 
 use super::Mover;
 use crate::cmd::run::processes::scheduling::Scheduling;
+use anyhow::Result;
 
 impl Mover {
     /// A policy is at work from now on. What enters at each port is told apart for it.
@@ -33,17 +34,24 @@ impl Mover {
         }
     }
 
-    /// How many more packets may go in here at present, as far as a policy has something to say of it.
-    pub(super) fn room_at_entry(&mut self, io: usize, output: usize) -> Option<usize> {
-        let way = self.ios.get(io).and_then(|io| io.way)?;
-        let most = self.scheduling.as_ref()?.schedule().admits(way);
+    /// How many more packets may go in here at present, as far as a policy has something to say of it; where it is a
+    /// batch or more, it may be more than what is said.
+    pub(super) fn room_at_entry(&mut self, io: usize, output: usize) -> Result<Option<usize>> {
+        let way = self.ios.get(io).and_then(|io| io.way);
+        let Some((way, s)) = way.zip(self.scheduling.as_ref()) else {
+            return Ok(None);
+        };
+        let most = s.schedule().admits(way);
         if most == u32::MAX {
-            return None;
+            return Ok(None);
         }
         if most == 0 || self.packets.backlog(output) > 0 {
-            return Some(0);
+            return Ok(Some(0));
         }
-        Some(most.saturating_sub(self.packets.seat().waiting(output)) as usize)
+        let seat = self.packets.seat();
+        Ok(Some(
+            seat.room_below(output, most, self.batch as u32)? as usize
+        ))
     }
 
     /// How many packets to ask a port for, `room` being what [`Mover::room_at_entry`] says; `None`: it has dropped
