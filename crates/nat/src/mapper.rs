@@ -9,6 +9,7 @@ use crate::pattern::{PatternRef, PatternSet};
 use crate::spec::{Verdict, apply_pattern};
 use onefold_state::Scope;
 use onefold_state::{ElemId, State, StateId, StateStore, Takes, state_any};
+use std::collections::HashSet;
 
 /// How a mapper chooses.
 #[derive(Debug, Clone)]
@@ -32,6 +33,8 @@ pub struct Mapper {
     entries: Vec<(PatternRef, i64, i64)>,
     /// Those of servers that are down, by entry.
     down: Vec<bool>,
+    /// By entry: where it leads. Who is down is known by that when another graph takes over.
+    leads: Vec<Option<ServerAddr>>,
 }
 
 /// What a mapper has chosen.
@@ -48,8 +51,17 @@ impl Mapper {
         Mapper {
             choice,
             down: vec![false; entries.len()],
+            leads: Vec::new(),
             entries,
         }
+    }
+
+    /// With its patterns, which are in this store: where they lead is known from now on, so that those of servers that
+    /// are down are known again where another graph takes over.
+    pub fn with_patterns_of(mut self, store: &StateStore) -> Mapper {
+        let to = |p: &PatternRef| PatternSet::get(store, *p).map(|p| (p.daddr, p.dport));
+        self.leads = self.entries.iter().map(|(p, ..)| to(p)).collect();
+        self
     }
 
     /// The next pattern for each new flow; one that has no room is passed over.
@@ -92,13 +104,10 @@ impl Mapper {
 
     /// Where its patterns lead, in order of configuration, and whether the server there is down; of a pattern that is
     /// not there any more nothing.
-    pub fn servers(&self, store: &StateStore) -> Vec<(ServerAddr, bool)> {
-        let entries = self.entries.iter().zip(&self.down);
-        let each = entries.filter_map(|((p, ..), down)| {
-            let p = PatternSet::get(store, *p)?;
-            Some(((p.daddr, p.dport), *down))
-        });
-        each.collect()
+    pub fn servers(&self) -> Vec<(ServerAddr, bool)> {
+        let each = self.leads.iter().zip(&self.down);
+        each.filter_map(|(to, down)| Some(((*to)?, *down)))
+            .collect()
     }
 
     /// These servers are down from now on, all others up: they get no new flows. Not for the packets' way.
@@ -110,16 +119,14 @@ impl Mapper {
         down: &[ServerAddr],
         store: &mut StateStore,
     ) -> Result<(), ServerAddr> {
-        let entries = store.get::<Mapper>(mapper).map_or(&[][..], |m| &m.entries);
-        let to = |p: &PatternRef| PatternSet::get(store, *p).map(|p| (p.daddr, p.dport));
-        let all: Vec<Option<ServerAddr>> = entries.iter().map(|(p, ..)| to(p)).collect();
-        if let Some(unknown) = down.iter().find(|d| !all.contains(&Some(**d))) {
+        let Some(m) = store.get_mut::<Mapper>(mapper) else {
+            return down.first().map_or(Ok(()), |unknown| Err(*unknown));
+        };
+        if let Some(unknown) = down.iter().find(|d| !m.leads.contains(&Some(**d))) {
             return Err(*unknown);
         }
-        if let Some(m) = store.get_mut::<Mapper>(mapper) {
-            let is_down = |a: &Option<ServerAddr>| a.is_some_and(|a| down.contains(&a));
-            m.down = all.iter().map(is_down).collect();
-        }
+        let is_down = |a: &Option<ServerAddr>| a.is_some_and(|a| down.contains(&a));
+        m.down = m.leads.iter().map(is_down).collect();
         Ok(())
     }
 
@@ -196,7 +203,7 @@ fn five_tuple(flow: FlowId, map: u16) -> [u64; 2] {
 }
 
 impl State for Mapper {
-    /// Whose turn it is, and who is down; the patterns are the new graph's.
+    /// Whose turn it is, and which servers are down, wherever they are in the new list; the patterns are the new graph's.
     fn take_state(&mut self, old: &mut dyn State, _: &dyn Fn(ElemId) -> Option<ElemId>) -> Takes {
         let Some(old) = old.as_any_mut().downcast_mut::<Mapper>() else {
             return Takes::Nothing;
@@ -206,9 +213,10 @@ impl State for Mapper {
         {
             *next = *before;
         }
-        if self.down.len() == old.down.len() {
-            self.down = std::mem::take(&mut old.down);
-        }
+        let before = old.leads.iter().zip(&old.down).filter(|(_, down)| **down);
+        let down: HashSet<ServerAddr> = before.filter_map(|(to, _)| *to).collect();
+        let is_down = |to: &Option<ServerAddr>| to.is_some_and(|to| down.contains(&to));
+        self.down = self.leads.iter().map(is_down).collect();
         Takes::Done
     }
     /// A worker takes turns of its own; who is chosen by a hash is chosen alike everywhere.

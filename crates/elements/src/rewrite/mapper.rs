@@ -235,6 +235,7 @@ impl Element for MapperElement {
             (_, Some((nodes, seed))) => Mapper::source_hash(entries, &servers.ids, nodes, seed),
             _ => Mapper::round_robin(entries),
         };
+        let mapper = mapper.with_patterns_of(cx.store);
         let id = cx.store.alloc(Box::new(mapper));
         cx.store.publish(cx.elem, id);
         self.states = vec![id, set];
@@ -261,7 +262,7 @@ impl Element for MapperElement {
         let mapper = mapper.and_then(|id| cx.store.get::<Mapper>(*id));
         match (name, mapper) {
             ("down", Some(m)) => {
-                let mut down = m.servers(cx.store);
+                let mut down = m.servers();
                 down.retain(|s| s.1);
                 down.dedup();
                 let lines = down.into_iter().map(|(s, _)| server_text(s) + "\n");

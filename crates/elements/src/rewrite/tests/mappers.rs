@@ -1,6 +1,7 @@
 //! Mappers whose servers go down and come back, and Maglev hashing.
 
 use super::{Net, udp_packet};
+use onefold_element::ElemId;
 use std::collections::BTreeMap;
 
 /// Each mapper, of the same three servers; the last one has a port of its own.
@@ -79,6 +80,30 @@ fn servers_that_are_down_get_no_new_flows() {
         n.write("m", "down", "").unwrap();
         assert_eq!(n.read("m", "down"), "");
         assert_eq!(count(&servers(&mut n, 700..750), "-"), 0);
+    }
+}
+
+/// A reload: another list, in another order, with a server more and another one in the place of the first.
+#[test]
+fn who_is_down_is_known_by_address_where_another_graph_takes_over() {
+    let lists = [
+        "- - 5.0.0.9 - 0 1, - - 5.0.0.3 81 0 1, - - 5.0.0.2 - 0 1, - - 5.0.0.4 - 0 1",
+        "20 99, - - 5.0.0.9 - 0 1 4, - - 5.0.0.3 81 0 1 3, - - 5.0.0.2 - 0 1 2, - - 5.0.0.4 - 0 1 5",
+        "- - 5.0.0.9 - 0 1 d 1, - - 5.0.0.3 81 0 1 c 1, - - 5.0.0.2 - 0 1 b 1, - - 5.0.0.4 - 0 1 e 1, \
+         SIZE 1021",
+    ];
+    for ((class, before), after) in mappers().into_iter().zip(lists) {
+        let (mut old, mut new) = (net(class, before), net(class, after));
+        old.write("m", "down", "5.0.0.1 5.0.0.3:81").unwrap();
+        let id = |n: &Net| n.store.published_by(ElemId(0)).unwrap();
+        let (to, from) = (id(&new), id(&old));
+        assert!((new.store).take_state(to, &mut old.store, from, &|_| None));
+        assert_eq!(new.read("m", "down"), "5.0.0.3:81\n", "{class}");
+        let all = servers(&mut new, 0..300);
+        for (server, least) in [("5.0.0.9 80", 60), ("5.0.0.2 80", 60), ("5.0.0.4 80", 60)] {
+            assert!(count(&all, server) > least, "{class}: {all:?}");
+        }
+        assert_eq!(count(&all, "5.0.0.3 81"), 0);
     }
 }
 
