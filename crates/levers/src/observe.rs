@@ -2,14 +2,14 @@
 
 use crate::controller::{Shared, Way};
 use onefold_nf::{Plan, Purpose, Region, Ring, RingMemory, State, bell, occupancy};
-use onefold_sched::{ChainSet, Level, MICROSECOND, MILLISECOND, MOST_CHAINS, Nanos, NfView};
+use onefold_sched::{
+    ChainSet, Level, MICROSECOND, MILLISECOND, MOST_CHAINS, Nanos, NfView, Watermarks,
+};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Which chains wait in a ring is found out by so many packets in it.
 const LOOKED_AT: u32 = 64;
-/// From when on: per cent of a ring. Policies ask about rings that fill up.
-const LOOKED_FROM: u32 = 50;
 /// And how often at most: 64 packets are 128 lines that are in another core's cache, some 10 us.
 const LOOKED_EVERY: Nanos = 100 * MICROSECOND;
 
@@ -50,15 +50,18 @@ struct Seen {
     full: Wide,
     /// Chains that were found in it, and when.
     queued: (ChainSet, Nanos),
+    /// All that ever were.
+    met: ChainSet,
 }
 
 impl Seen {
-    /// Chains that wait in it.
-    fn chains(&mut self, level: Level, now: Nanos) -> ChainSet {
-        if !level.at_least(LOOKED_FROM) {
+    /// Chains that wait in it, if it is full.
+    fn chains(&mut self, level: Level, now: Nanos, full: u32) -> ChainSet {
+        if !level.at_least(full) {
             self.queued = (0, 0);
         } else if now.saturating_sub(self.queued.1) >= LOOKED_EVERY {
             self.queued = (self.ring.classes(LOOKED_AT).known, now);
+            self.met |= self.queued.0;
         }
         self.queued.0
     }
@@ -99,8 +102,8 @@ pub struct Watcher {
 /// What a policy wants to see besides counters.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wanted {
-    /// Which chains wait in rings ([`NfView::queued`]).
-    pub chains: bool,
+    /// Which chains wait in full rings ([`NfView::queued`]).
+    pub chains: Option<Watermarks>,
     /// Where chains' packets come to ([`NfView::absent`]).
     pub ways: bool,
 }
@@ -158,6 +161,7 @@ impl Watcher {
                     ring: ring.clone(),
                     from: r.from,
                     queued: (0, 0),
+                    met: 0,
                 });
                 let outputs = rings.iter().filter(|r| r.0.from == number);
                 let here = |w: &Way| w.nfs.first() == Some(&(number as usize - 1));
@@ -209,14 +213,19 @@ impl Watcher {
                 (true, true) => nf.absent(at),
                 (true, false) => view.absent,
             };
+            let mut held = 0;
             for seen in &mut nf.inputs {
                 let level = seen.level();
                 now.input = fuller(now.input, level);
                 let full = seen.full.go_on(seen.ring.full().load(Ordering::Relaxed));
                 now.arrived += seen.tail.go_on(seen.ring.tail().load(Ordering::Acquire)) + full;
                 now.done += seen.head.go_on(seen.ring.head().load(Ordering::Acquire));
-                if wanted.chains {
-                    now.queued |= seen.chains(level, at);
+                if let Some(marks) = wanted.chains {
+                    now.queued |= seen.chains(level, at, marks.high);
+                    match level.at_least(marks.low) {
+                        true => held |= seen.met,
+                        false => now.relieved |= seen.met,
+                    }
                 }
                 if let Some(w) = (seen.from as usize)
                     .checked_sub(1)
@@ -225,6 +234,7 @@ impl Watcher {
                     *w += full;
                 }
             }
+            now.relieved &= !held;
             for ring in &nf.outputs {
                 let level = Level {
                     occupancy: occupancy(ring),

@@ -65,6 +65,16 @@ struct World {
 
 impl World {
     fn new(nfs: u32) -> World {
+        let links: Vec<(u32, u32)> = (0..=nfs).map(|n| (n, (n + 1) % (nfs + 1))).collect();
+        let lan = Way {
+            name: "lan".to_string(),
+            nfs: (0..nfs as usize).collect(),
+            certain: nfs as usize,
+        };
+        World::of(nfs, &links, vec![lan])
+    }
+
+    fn of(nfs: u32, links: &[(u32, u32)], ways: Vec<Way>) -> World {
         let shape = Shape {
             nfs: nfs + 1,
             rings: 0,
@@ -72,8 +82,7 @@ impl World {
             slots: 512,
             slot_bytes: 192,
         };
-        let links: Vec<(u32, u32)> = (0..=nfs).map(|n| (n, (n + 1) % (nfs + 1))).collect();
-        let plan = Plan::new(shape, &links).unwrap();
+        let plan = Plan::new(shape, links).unwrap();
         let region = Arc::new(Region::heap(plan.shape).unwrap());
         let seats = (0..=nfs).map(|n| Seat::new(region.clone(), &plan, n, vec![]).unwrap());
         let seats: Vec<Seat> = seats.collect();
@@ -82,16 +91,12 @@ impl World {
             names: (0..nfs).map(|n| format!("nf{n}")).collect(),
             cores: vec![Some(1); nfs as usize],
             priorities: vec![1; nfs as usize],
-            ways: vec![Way {
-                name: "lan".to_string(),
-                nfs: (0..nfs as usize).collect(),
-                certain: nfs as usize,
-            }],
+            ways,
             housekeeping: Some(0),
             folder: std::env::temp_dir().join(format!("onefold-levers-{}", std::process::id())),
             plan,
         };
-        let shared = Arc::new(Shared::new(nfs as usize, 1));
+        let shared = Arc::new(Shared::new(nfs as usize, setup.ways.len()));
         let sleepers: Vec<Sleeper> = (0..nfs).map(|_| Sleeper::new()).collect();
         for (nf, s) in sleepers.iter().enumerate() {
             shared.set_pid(nf, s.0.id());
@@ -119,20 +124,30 @@ impl World {
 
     /// So many packets of class `class` go into the ring between process `from` and the next one.
     fn put(&mut self, from: usize, n: usize, class: u32) {
+        self.put_at((from, 0), n, class);
+    }
+
+    /// The same, at an output.
+    fn put_at(&mut self, (from, output): (usize, usize), n: usize, class: u32) {
         for _ in 0..n {
             let frame = self.seats[0].take_slot().unwrap();
             let d = self.seats[0].describe(frame, 64, 60).unwrap();
             self.seats[0].classify(d.slot, class);
             // the slot changes hands without having been in a ring
-            self.seats[from].queue(0, d);
+            self.seats[from].queue(output, d);
         }
         self.seats[from].flush().unwrap();
     }
 
     /// Process `of` takes out so many packets, and drops them.
     fn take(&mut self, of: usize, n: usize) {
+        self.take_at((of, 0), n);
+    }
+
+    /// The same, at an input.
+    fn take_at(&mut self, (of, input): (usize, usize), n: usize) {
         let mut arrived = Vec::new();
-        self.seats[of].receive(0, &mut arrived, n).unwrap();
+        self.seats[of].receive(input, &mut arrived, n).unwrap();
         drop(arrived);
         self.seats[of].release();
     }
@@ -358,6 +373,36 @@ fn real_time_is_not_to_be_had_where_the_launcher_is() {
             ),
         }
     }
+}
+
+/// Two chains enter the same function by ports of their own; the second one waits for room further on.
+#[test]
+fn a_chain_is_shed_for_its_own_ring_at_a_function_that_chains_share() {
+    let chain = |name: &str| Way {
+        name: name.to_string(),
+        nfs: vec![0],
+        certain: 1,
+    };
+    let links = [(0, 1), (0, 1), (1, 0), (1, 0)];
+    let mut w = World::of(1, &links, vec![chain("one"), chain("two")]);
+    let mut c = w.controller("nfvnice,shares=off");
+    let step = 300 * MICROSECOND;
+    w.put_at((0, 1), 64, 2);
+    w.put_at((0, 0), 45, 1);
+    w.go_on(&mut c, step);
+    assert_eq!(w.shared.shed(), 0b10, "70% of a ring are not full");
+    w.put_at((0, 0), 10, 1);
+    w.go_on(&mut c, step);
+    assert_eq!(w.shared.shed(), 0b11);
+    w.take_at((1, 0), 10);
+    w.go_on(&mut c, step);
+    assert_eq!(w.shared.shed(), 0b11, "it is shed until it is below LOW");
+    w.take_at((1, 0), 15);
+    w.go_on(&mut c, step);
+    assert_eq!(w.shared.shed(), 0b10);
+    w.take_at((1, 1), 64);
+    w.go_on(&mut c, step);
+    assert_eq!(w.shared.shed(), 0);
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub use estimate::ServiceEstimate;
 pub use known::{KNOWN, Known};
 pub use latency_target::{LatencyTarget, TargetError};
 pub use nfvnice::Nfvnice;
-pub use observation::{Level, NfView, Observation, ObservationError};
+pub use observation::{Level, NfView, Observation, ObservationError, Watermarks};
 pub use topology::{ChainSet, MOST_CHAINS, MOST_CORES, MOST_NFS, NfSpec, Topology, TopologyError};
 pub use unis::{Ageing, Unis, UnisConfig, UnisError};
 
@@ -71,9 +71,9 @@ pub trait Policy {
         self.period()
     }
 
-    /// Does it look at [`NfView::queued`]? To find it out takes time.
-    fn sees_chains(&self) -> bool {
-        false
+    /// Does it look at [`NfView::queued`], and what is a full ring for it? To find it out takes time.
+    fn sees_chains(&self) -> Option<Watermarks> {
+        None
     }
 
     /// Does it look at [`NfView::absent`]? To find it out takes time, too, a thousand times a second.

@@ -19,11 +19,14 @@
 //! of them: others' packets would wait behind it. Such an NF waits by way: it takes nothing from inputs that lead to
 //! the full ring alone, and goes on with others; where an input leads to several rings, shedding is all there is.
 //!
+//! *Several input rings*: the paper's NFs have one. Here chains that enter by ports of their own have rings of their own
+//! at a shared NF, and are throttled and cleared by these: that of a chain that waits for room further on stays full.
+//!
 //! What the paper does not give is a parameter of [`NfvniceConfig`], with our choice as its default.
 
 use crate::decision::Decisions;
 use crate::estimate::ServiceEstimate;
-use crate::observation::{NfView, Observation, ObservationError};
+use crate::observation::{NfView, Observation, ObservationError, Watermarks};
 use crate::topology::{ChainSet, Topology};
 use crate::{MICROSECOND, MILLISECOND, Nanos, Policy};
 
@@ -318,9 +321,11 @@ fn next(is: Pressure, v: &NfView, service: Option<Nanos>, c: &NfvniceConfig) -> 
     let above = v.input.at_least(c.high);
     match is {
         Pressure::Throttle(_) if !v.input.at_least(c.low) => Pressure::Clear,
-        // chains that have come into the ring since then
-        Pressure::Throttle(chains) if above => Pressure::Throttle(chains | v.queued),
-        Pressure::Throttle(chains) => Pressure::Throttle(chains),
+        // chains that have come into the ring since then; those with a ring of their own have left it
+        Pressure::Throttle(chains) if above => {
+            Pressure::Throttle((chains | v.queued) & !v.relieved)
+        }
+        Pressure::Throttle(chains) => Pressure::Throttle(chains & !v.relieved),
         Pressure::Clear | Pressure::Watch if !above => Pressure::Clear,
         Pressure::Clear => Pressure::Watch,
         Pressure::Watch => {
@@ -353,8 +358,9 @@ impl Policy for Nfvnice {
         self.rests.max(self.config.period)
     }
 
-    fn sees_chains(&self) -> bool {
-        self.config.with_backpressure
+    fn sees_chains(&self) -> Option<Watermarks> {
+        let (low, high) = (self.config.low, self.config.high);
+        (self.config.with_backpressure).then_some(Watermarks { low, high })
     }
 
     fn decide(
@@ -429,6 +435,18 @@ mod tests {
         assert_eq!(step(Throttle(1), 600, Some(20)), Throttle(1));
         assert_eq!(step(Throttle(2), 800, Some(20)), Throttle(0b111));
         assert_eq!(step(Throttle(1), 599, Some(20)), Clear);
+        // a chain whose own ring here is empty again, while another one's is full
+        let relieved = |is, occupancy, queued| {
+            let v = NfView {
+                queued,
+                relieved: 0b1,
+                ..at(occupancy)
+            };
+            next(is, &v, Some(20), &c)
+        };
+        assert_eq!(relieved(Throttle(0b11), 900, 0b10), Throttle(0b10));
+        assert_eq!(relieved(Throttle(0b11), 700, 0), Throttle(0b10));
+        assert_eq!(relieved(Throttle(0b1), 900, 0b100), Throttle(0b100));
     }
 
     #[test]

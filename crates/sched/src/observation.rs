@@ -41,10 +41,21 @@ pub struct NfView {
     pub batch: u32,
     /// Would run if it had a core.
     pub runnable: bool,
-    /// Chains with packets in its input ring.
+    /// Chains with packets in its input ring; of one with several rings, in those that are full ([`Watermarks`]).
     pub queued: ChainSet,
+    /// Chains that have rings of their own here, none of which is full any more: another chain's is, if any.
+    pub relieved: ChainSet,
     /// Chains that could come here, behind an NF that goes on to several, and of which no packet has done so of late.
     pub absent: ChainSet,
+}
+
+/// When a ring is full, and when it is so no more, in per cent of its places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Watermarks {
+    /// Below this it is not any more.
+    pub low: u32,
+    /// From here on it is.
+    pub high: u32,
 }
 
 /// All that is seen at one moment.

@@ -269,7 +269,7 @@ impl Simulator {
                 }
             }
             if self.next_decision <= self.now {
-                self.look(policy.sees_chains());
+                self.look(policy.sees_chains().is_some());
                 let (now, nfs) = (self.now, self.views.as_slice());
                 policy.decide(&Observation { now, nfs }, &mut self.wanted)?;
                 let rest = policy.period().max(policy.rests()).max(self.pause);
@@ -380,6 +380,7 @@ impl Simulator {
                 batch: n.model.batch,
                 runnable,
                 queued: if chains { n.input.chains() } else { 0 },
+                relieved: 0,
                 // chains are what their packets pass here
                 absent: 0,
             };
