@@ -1,4 +1,6 @@
-//! A process's place in a chain: its ends of the rings, the slots that it has, and how it sleeps.
+//! A process's place in a chain: its ends of the rings, and the slots that it has.
+
+mod sleep;
 
 use crate::atomics::Native;
 use crate::bell;
@@ -239,6 +241,12 @@ impl Seat {
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.inputs.iter().all(|i| i.ring.is_empty())
+    }
+
+    /// Is an input empty at this moment? One that there is not is.
+    #[inline]
+    pub fn is_empty(&self, input: usize) -> bool {
+        self.inputs.get(input).is_none_or(|i| i.ring.is_empty())
     }
 
     /// Takes up to `most` packets out of an input, to the end of `to`; they are this process's.
@@ -518,55 +526,6 @@ impl Seat {
                 .unwrap_or(&Waker::Futex)
                 .wake(block);
         }
-    }
-
-    /// Sleeps until somebody rings, for `most`, unless something is there: in one of its inputs, or by `awake`, which
-    /// is asked once others see that it sleeps. `wait` sleeps for so long, or until the word changes.
-    pub fn sleep_by(
-        &self,
-        most: Duration,
-        awake: impl Fn() -> bool,
-        wait: impl FnOnce(&NfBlock, Duration),
-    ) {
-        let Some(block) = self.block() else { return };
-        bell::lie_down::<Native>(block.sleeping());
-        if self.is_idle() && !awake() {
-            wait(block, most.min(LONGEST_SLEEP));
-            let sleeps = &block.said().sleeps;
-            sleeps.store(sleeps.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        }
-        bell::get_up::<Native>(block.sleeping());
-    }
-
-    /// [`Seat::sleep_by`] for who waits for its word alone.
-    pub fn sleep(&self, most: Duration, awake: impl Fn() -> bool) {
-        self.sleep_by(most, awake, |block, most| {
-            futex::wait(block.sleeping(), bell::ASLEEP, most);
-        });
-    }
-}
-
-impl Seat {
-    /// Sleeps, whatever waits, as long as the launcher wants it to ([`Orders::relinquish`](crate::Orders::relinquish))
-    /// and `stop` does not say otherwise. Did it?
-    #[inline]
-    pub fn relinquish(&self, stop: impl Fn() -> bool) -> bool {
-        let Some(block) = self.block() else {
-            return false;
-        };
-        let wanted = || block.orders().relinquish.load(Ordering::Relaxed) != 0;
-        if !wanted() {
-            return false;
-        }
-        // Bound: as long as the launcher says; each round is a sleep
-        while wanted() && !stop() {
-            bell::lie_down::<Native>(block.sleeping());
-            if wanted() && !stop() {
-                futex::wait(block.sleeping(), bell::ASLEEP, LONGEST_SLEEP);
-            }
-            bell::get_up::<Native>(block.sleeping());
-        }
-        true
     }
 }
 

@@ -13,7 +13,7 @@ use onefold_table::prefetch_at;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Most packets that wait for room in a ring where none may be lost; beyond that they are.
 pub const MOST_WAITING: usize = 1 << 16;
@@ -306,6 +306,17 @@ impl Packets {
                 self.give_up_at(output);
             }
         }
+    }
+
+    /// Does an input wait for room further on ([`Packets::wait_by_way`])? Then this sleeps for `most`, or until something
+    /// comes by another one, or `awake`: nobody tells when there is room. If none does, it returns at once, and says so.
+    pub fn sleep_by_way(&self, most: Duration, awake: impl Fn() -> bool) -> bool {
+        let shut = |i| self.ways.is_shut(i);
+        if !(0..self.seat.ends().0).any(shut) {
+            return false;
+        }
+        self.seat.sleep_despite(most, shut, awake);
+        true
     }
 
     /// No input waits.

@@ -45,6 +45,38 @@ fn pass(port: &mut RingPort) -> usize {
     n
 }
 
+/// It sleeps while one way waits for room, and hears what comes by the other one.
+#[test]
+fn who_waits_for_room_on_one_way_is_woken_by_the_other() {
+    let (mut launcher, shared) = world();
+    let port = |at| RingPort::new("p", shared.clone(), (Some(at), Some(at)), true);
+    let mut ports = [port(0), port(1)];
+    let long = Duration::from_secs(20);
+    assert!(!lock(&shared).sleep_by_way(long, || false), "nothing waits");
+    for _ in 0..3 {
+        put(&mut launcher, 0, 4);
+        pass(&mut ports[0]);
+        let mut all = lock(&shared);
+        all.flush().expect("a ring");
+        all.seat().release();
+    }
+    assert!(lock(&shared).is_blocked());
+    lock(&shared).wait_by_way(Instant::now());
+    // more for the way that waits: it need not look
+    put(&mut launcher, 0, 2);
+    let begun = Instant::now();
+    assert!(lock(&shared).sleep_by_way(Duration::from_millis(30), || false));
+    assert!(begun.elapsed() >= Duration::from_millis(30));
+    assert!(lock(&shared).sleep_by_way(long, || true));
+    let function = shared.clone();
+    let sleeper = std::thread::spawn(move || lock(&function).sleep_by_way(long, || false));
+    std::thread::sleep(Duration::from_millis(20));
+    put(&mut launcher, 1, 1);
+    assert!(sleeper.join().expect("a thread"));
+    assert!(begun.elapsed() < long);
+    assert_eq!(pass(&mut ports[1]), 1);
+}
+
 #[test]
 fn what_leads_to_a_full_ring_waits_and_the_rest_goes_on() {
     let (mut launcher, shared) = world();

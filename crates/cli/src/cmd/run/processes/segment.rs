@@ -351,17 +351,19 @@ impl Process {
         }
         let mut all = lock(&self.packets);
         all.flush()?;
-        if all.is_blocked() {
-            // nobody tells when there is room
-            drop(all);
-            std::thread::sleep(BLOCKED_SLEEP);
-            return Ok(());
-        }
-        settle(&mut all, (&mut self.blocked, false), &self.region, self.me);
         let Some(block) = self.region.nf(self.me) else {
             return Ok(());
         };
         let ordered = || block.orders().command.load(Ordering::Acquire) != self.done;
+        if all.is_blocked() {
+            if !all.sleep_by_way(BLOCKED_SLEEP, ordered) {
+                // nobody tells when there is room
+                drop(all);
+                std::thread::sleep(BLOCKED_SLEEP);
+            }
+            return Ok(());
+        }
+        settle(&mut all, (&mut self.blocked, false), &self.region, self.me);
         if let Some(sleeper) = &mut self.sleeper {
             drop(all);
             let packets = &self.packets;
