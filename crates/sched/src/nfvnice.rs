@@ -2,8 +2,8 @@
 //!
 //! - Each [`NfvniceConfig::period`] (what the paper's Tx and Wakeup threads do without pause): the states of
 //!   backpressure. An NF whose ring is above HIGH is *watched*; where what waits would take longer than a threshold,
-//!   its queued chains are *throttled*: shed where they enter, until its ring is below LOW. NFs upstream of it which
-//!   throttled chains alone pass are told to relinquish their core.
+//!   its queued chains are *throttled*: shed where they enter, until its ring is below LOW. NFs upstream of it are told
+//!   to relinquish their core if all chains that pass them are throttled by NFs further on.
 //! - Each millisecond: load = arrival rate x median service time ([`ServiceEstimate`]), and the moving average of rings
 //!   by which packets are marked (ECN).
 //! - Each 10 ms: shares = priority x load / sum of loads on the core, written as `cpu.shares`; arrival rates are moving
@@ -150,6 +150,8 @@ pub struct Nfvnice {
     /// hold up chains that have nothing to do with it.
     blocking: Vec<bool>,
     states: Vec<State>,
+    /// By NF: chains whose packets would be lost further on, if it worked on them.
+    lost_later: Vec<ChainSet>,
     last_load: Option<Nanos>,
     last_shares: Nanos,
     last_look: Nanos,
@@ -189,6 +191,7 @@ impl Nfvnice {
                 .map(|nf| topology.has_one_output(nf))
                 .collect(),
             states: vec![state; topology.nfs().len()],
+            lost_later: vec![0; topology.nfs().len()],
             topology: topology.clone(),
             config,
             last_load: None,
@@ -243,7 +246,7 @@ impl Nfvnice {
             }
         }
         to.shed = shed;
-        to.nfs.iter_mut().for_each(|n| n.relinquish = false);
+        self.lost_later.fill(0);
         for (i, hops) in self.topology.chains().iter().enumerate() {
             let chain = 1 << i;
             if shed & chain == 0 {
@@ -256,12 +259,15 @@ impl Nfvnice {
             };
             let before = hops.iter().rposition(is_reason).unwrap_or(0);
             for &nf in hops.iter().take(before) {
-                if self.topology.through(nf) & !shed == 0
-                    && let Some(n) = to.nfs.get_mut(nf)
-                {
-                    n.relinquish = true;
+                if let Some(lost) = self.lost_later.get_mut(nf) {
+                    *lost |= chain;
                 }
             }
+        }
+        // one whose own ring is the reason for another chain has that to work on
+        for (nf, (n, lost)) in to.nfs.iter_mut().zip(&self.lost_later).enumerate() {
+            let through = self.topology.through(nf);
+            n.relinquish = through != 0 && through & !lost == 0;
         }
     }
 
@@ -447,6 +453,43 @@ mod tests {
         assert_eq!(relieved(Throttle(0b11), 900, 0b10), Throttle(0b10));
         assert_eq!(relieved(Throttle(0b11), 700, 0), Throttle(0b10));
         assert_eq!(relieved(Throttle(0b1), 900, 0b100), Throttle(0b100));
+    }
+
+    /// Both chains are shed: one for a ring further on, the other one for that of the NF that they share.
+    #[test]
+    fn who_is_full_itself_does_not_relinquish() {
+        let nf = crate::NfSpec {
+            core: 0,
+            priority: 1,
+            capacity: 1000,
+        };
+        let t = Topology::new(1, vec![nf; 3], vec![vec![0, 1], vec![0, 2]]).unwrap();
+        let mut policy = Nfvnice::new(&t, NfvniceConfig::default()).unwrap();
+        let mut to = Decisions::new(&t);
+        let mut decided = |round: u64, full: [(u32, ChainSet); 3]| {
+            let nfs = full.map(|(occupancy, queued)| NfView {
+                input: Level {
+                    occupancy,
+                    capacity: 1000,
+                },
+                queued,
+                sample: Some(10_000),
+                ..NfView::default()
+            });
+            for step in 0..3 {
+                let now = round * MILLISECOND + step * MICROSECOND;
+                let seen = Observation { now, nfs: &nfs };
+                policy.decide(&seen, &mut to).unwrap();
+            }
+            (to.shed, [0, 1, 2].map(|n| to.nfs[n].relinquish))
+        };
+        let none = [false; 3];
+        assert_eq!(decided(1, [(0, 0), (0, 0), (900, 0b10)]), (0b10, none));
+        let both = [(900, 0b01), (0, 0), (900, 0b10)];
+        assert_eq!(decided(2, both), (0b11, none));
+        // the other chain waits further on, too
+        let later = [(900, 0b01), (900, 0b01), (900, 0b10)];
+        assert_eq!(decided(3, later), (0b11, [true, false, false]));
     }
 
     #[test]
