@@ -58,6 +58,9 @@ pub enum NativeError {
     System(#[from] io::Error),
 }
 
+/// How long it sleeps while packets wait for room.
+const BLOCKED_SLEEP: Duration = Duration::from_micros(100);
+
 /// A packet that the program has, until it writes or drops it.
 #[derive(Debug)]
 pub struct NativePacket {
@@ -469,8 +472,12 @@ impl Native {
         let ordered = || block.is_some_and(|b| b.orders().command.load(Ordering::Acquire) != done);
         let awake = &|| ordered() || awake();
         if self.backlog() > 0 {
-            // nobody tells when there is room
-            std::thread::sleep(Duration::from_micros(100).min(most));
+            // nobody tells when there is room; what comes by an input that does not wait for it wakes this one
+            let (most, shut) = (BLOCKED_SLEEP.min(most), |i| self.ways.is_shut(i));
+            match (0..self.seat.ends().0).any(shut) {
+                true => self.seat.sleep_despite(most, shut, awake),
+                false => std::thread::sleep(most),
+            }
         } else if self.stubborn || !self.seat.relinquish(awake) {
             self.seat.sleep(most.min(LONGEST_SLEEP), awake);
         }
