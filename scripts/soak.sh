@@ -60,10 +60,6 @@ part_properties() {
     -p onefold-table -p onefold-packet -p onefold-classify -p onefold-nat -p onefold-element -p onefold-elements \
     -p onefold-synth -p onefold-engine -p onefold-nf
 }
-# captures: every third-party capture at every entry of every example chain, and adapted to four of them
-part_captures() {
-  ONEFOLD_ALL_CAPTURES=1 $CARGO test --profile quick --locked -p onefold --test cli-suite -- corpus:: captures::
-}
 # days: thirty days on the virtual clock, hosts and neighbours that come and go: packets conserved, memory flat
 part_days() { $CARGO test --profile quick --locked -p onefold --test cli-suite -- days:: --ignored --nocapture; }
 # miri: unit tests around unsafe code under Miri (nightly)

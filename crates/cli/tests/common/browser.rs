@@ -39,7 +39,7 @@ pub fn rendered(browser: &str, dir: &Path, page: &Path, hash: &str) -> String {
 }
 
 /// What a script says of pages in windows of these sizes: the body of a function of `d`, the page's document, `w`, its
-/// window, and `click`, which clicks on what a selector finds first. The browser is launched once, as that is what takes
+/// window, and `click`, which clicks on what a selector finds first. The browser is launched once, which is what takes
 /// long: each page is in a frame of its own, of its window's size.
 pub fn asked<const N: usize>(
     browser: &str,
@@ -47,23 +47,26 @@ pub fn asked<const N: usize>(
     pages: [(&Path, (u32, u32)); N],
     script: &str,
 ) -> [Value; N] {
-    let mut around = String::from("<!doctype html><style>body{margin:0}iframe{border:0}</style>");
-    for (page, (width, height)) in pages {
+    // each frame is asked when it has been loaded, which may be before the next one is read
+    let mut around = format!(
+        "<!doctype html><style>body{{margin:0}}iframe{{border:0}}</style><script>\
+         const all = {{}}; document.addEventListener(\"load\", (event) => {{\
+         const f = event.target; if (f.tagName !== \"IFRAME\") return;\
+         const d = f.contentDocument, w = f.contentWindow;\
+         const click = (s) => d.querySelector(s).dispatchEvent(new w.MouseEvent(\"click\", {{ bubbles: true }}));\
+         let said; try {{ said = (() => {{ {script} }})(); }} catch (e) {{ said = {{ error: String(e) }}; }}\
+         all[f.id] = said; if (Object.keys(all).length < {N}) return;\
+         const pre = document.createElement(\"pre\"); document.body.append(pre);\
+         pre.textContent = \"<<\" + JSON.stringify(Object.values(all)) + \">>\"; }}, true);</script>\n"
+    );
+    for (i, (page, (width, height))) in pages.into_iter().enumerate() {
         let html = std::fs::read_to_string(page).expect("the page");
         let html = html.replace('&', "&amp;").replace('"', "&quot;");
+        // keys that are numbers are in their order
         around += &format!(
-            "<iframe style=\"width:{width}px;height:{height}px\" srcdoc=\"{html}\"></iframe>\n"
+            "<iframe id=\"{i}\" style=\"width:{width}px;height:{height}px\" srcdoc=\"{html}\"></iframe>\n"
         );
     }
-    around += &format!(
-        "<pre id=\"said\"></pre><script>\
-         const frames = [...document.querySelectorAll(\"iframe\")], all = frames.map(() => null);\
-         const one = (f) => {{ const d = f.contentDocument, w = f.contentWindow;\
-         const click = (s) => d.querySelector(s).dispatchEvent(new w.MouseEvent(\"click\", {{ bubbles: true }}));\
-         try {{ return (() => {{ {script} }})(); }} catch (e) {{ return {{ error: String(e) }}; }} }};\
-         frames.forEach((f, i) => {{ f.onload = () => {{ all[i] = one(f); if (all.every((x) => x !== null))\
-         document.getElementById(\"said\").textContent = \"<<\" + JSON.stringify(all) + \">>\"; }}; }});</script>"
-    );
     let file = dir.join("asked.html");
     std::fs::write(&file, around).expect("a page around the pages");
     let dom = rendered(browser, dir, &file, "");
