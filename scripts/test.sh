@@ -34,13 +34,15 @@ targets() {
   done | sort -u | grep -vx live
 }
 
-# One pass lints and compiles: clippy's driver in the place of rustc, for the crates of this workspace. It tells what
-# `make lint` tells, and leaves the code that the tests then execute; to check all crates first and to compile them
-# afterwards takes two minutes more. Where there is no clippy, the compiler alone is used. CLIPPY_ARGS is what
-# `cargo clippy -- -D warnings` hands to its driver: arguments, with clippy's own separator behind each.
-driver=$(rustup which clippy-driver 2>/dev/null || command -v clippy-driver || true)
-if [ -n "$driver" ]; then
-  export RUSTC_WORKSPACE_WRAPPER=$driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
+# One pass lints and compiles: clippy's driver or rustc itself, as scripts/compile.sh chooses, for the crates of this
+# workspace. It tells what `make lint` tells, and leaves the code that the tests then execute; to check all crates first
+# and to compile them afterwards takes two minutes more. Where there is no clippy, the compiler alone is used.
+# CLIPPY_ARGS is what `cargo clippy -- -D warnings` hands to its driver: arguments, with clippy's own separator behind
+# each.
+CLIPPY_DRIVER=$(rustup which clippy-driver 2>/dev/null || command -v clippy-driver || true)
+if [ -n "$CLIPPY_DRIVER" ]; then
+  export CLIPPY_DRIVER RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/compile.sh
+  export CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 else
   echo "no clippy: nothing is linted" >&2
 fi
@@ -54,7 +56,7 @@ everything() {
   # That all is well without DPDK; before the tests, which want the program that has it. With what tests ask of the
   # elements: otherwise these, and all that depends on them, would be compiled once more for the tests.
   [ ${#features[@]} -eq 0 ] ||
-    "$cargo" build --workspace --lib --bins --locked --features onefold-elements/testing 2>&1 || return
+    WITHOUT_DPDK=1 "$cargo" build --workspace --lib --bins --locked --features onefold-elements/testing 2>&1 || return
   run --all-targets --no-run || return
   wait "$packages"
   cat "$out/packages.log"

@@ -386,7 +386,7 @@ fn judge_edge(edge: &Edge, ways: &[&str]) {
     let Some(corpus) = Corpus::read() else { return };
     let dir = common::temp(&format!("checksums-{}-{}", edge.name, ways[0]));
     for &way in ways {
-        let (out, mut rig) = run(edge, &corpus, &dir, way);
+        let (out, mut rig) = run(edge, corpus, &dir, way);
         for (way, c) in &rig.count {
             println!("{}, {way}: {c:?}", edge.name);
         }

@@ -49,7 +49,7 @@ fn every_chain_conserves_every_capture() {
         for _ in 0..workers.min(names.len()) {
             s.spawn(|| {
                 while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    conserves(name, &corpus);
+                    conserves(name, corpus);
                 }
             });
         }

@@ -8,32 +8,43 @@ use common::{json, root, run, temp};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// A telephone's window, and a screen's.
 const SIZES: [(u32, u32); 2] = [(400, 800), (1400, 900)];
 
-/// A capture for `isp-edge` from inside, some packets of which are dropped, and its run with a page.
+/// A capture for `isp-edge` from inside, some packets of which are dropped: made once for all tests.
+fn capture() -> &'static Path {
+    static MADE: OnceLock<PathBuf> = OnceLock::new();
+    MADE.get_or_init(|| {
+        let file = temp("pages-capture").join("lan.pcap");
+        let out = file.to_str().unwrap();
+        let args = [
+            "gen",
+            "--for",
+            "isp-edge",
+            "--out",
+            out,
+            "--packets",
+            "3000",
+        ];
+        run(&root(), 0, &args);
+        file
+    })
+}
+
+/// A run of `isp-edge` with [`capture`], and its page.
 fn isp_edge(dir: &Path, more: &[&str]) -> (PathBuf, Value) {
-    let (capture, page) = (dir.join("lan.pcap"), dir.join("run.html"));
-    let (capture, file) = (capture.to_str().unwrap(), page.to_str().unwrap());
-    let gen_args = [
-        "gen",
-        "--for",
-        "isp-edge",
-        "--out",
-        capture,
-        "--packets",
-        "3000",
-    ];
-    run(&root(), 0, &gen_args);
-    let input = format!("lan={capture}");
+    let page = dir.join(format!("run{}.html", more.join("")));
+    let file = page.to_str().unwrap();
+    let input = format!("lan={}", capture().display());
     let args = ["run", "isp-edge", "--in", &input, "--html", file, "-q"];
     let v = json(&root(), 0, &[&args[..], more].concat());
     (page.clone(), v)
 }
 
 /// The three pages.
-fn pages(dir: &Path) -> Vec<PathBuf> {
+fn pages(dir: &Path) -> [PathBuf; 3] {
     let (ran, _) = isp_edge(dir, &[]);
     let (shown, explained) = (dir.join("show.html"), dir.join("explain.html"));
     // seven functions in a row that branches, and the chain that ran
@@ -41,7 +52,7 @@ fn pages(dir: &Path) -> Vec<PathBuf> {
     run(&root(), 0, &kitchen);
     let html = explained.to_str().unwrap();
     run(&root(), 0, &["explain", "isp-edge", "--html", html]);
-    vec![ran, shown, explained]
+    [ran, shown, explained]
 }
 
 /// Everything drawn is in the window when a page opens, large enough to be read, and no page is wider than its window.
@@ -57,18 +68,25 @@ fn graphs_open_fitted() {
           smallest: Math.min(...[...d.querySelectorAll('.fn rect')].map((x) => x.getBoundingClientRect().width)),\
           outside: all.filter((x) => x.left < r.left - 1 || x.right > r.right + 1\
             || x.top < r.top - 1 || x.bottom > r.bottom + 1).length };";
-    for page in pages(&dir) {
-        for size in SIZES {
-            let v = asked(&browser, &dir, &page, size, script);
-            let at = format!("{} at {size:?}: {v}", page.display());
-            assert!(v["over"].as_i64().unwrap() <= 0, "{at}");
-            assert_eq!(v["outside"], 0, "{at}");
-            assert_eq!(v["view"], "functions", "{at}");
-            assert!(v["boxes"].as_u64().unwrap() >= 5, "{at}");
-            assert!(v["smallest"].as_f64().unwrap() > 80.0, "{at}");
-            assert!(v["left"].as_f64().unwrap() >= 0.0, "{at}");
-            assert!(v["right"].as_f64() <= v["width"].as_f64(), "{at}");
-        }
+    let [a, b, c] = pages(&dir);
+    let [small, large] = SIZES;
+    let all = [
+        (&*a, small),
+        (&*a, large),
+        (&*b, small),
+        (&*b, large),
+        (&*c, small),
+        (&*c, large),
+    ];
+    for ((page, size), v) in all.iter().zip(asked(&browser, &dir, all, script)) {
+        let at = format!("{} at {size:?}: {v}", page.display());
+        assert!(v["over"].as_i64().unwrap() <= 0, "{at}");
+        assert_eq!(v["outside"], 0, "{at}");
+        assert_eq!(v["view"], "functions", "{at}");
+        assert!(v["boxes"].as_u64().unwrap() >= 5, "{at}");
+        assert!(v["smallest"].as_f64().unwrap() > 80.0, "{at}");
+        assert!(v["left"].as_f64().unwrap() >= 0.0, "{at}");
+        assert!(v["right"].as_f64() <= v["width"].as_f64(), "{at}");
     }
 }
 
@@ -94,8 +112,8 @@ fn functions_open_to_their_elements() {
         serde_json::json!({ "functions": true, "elements": false }),
         serde_json::json!({ "functions": false, "elements": true }),
     );
-    for size in SIZES {
-        let v = asked(&browser, &dir, &page, size, script);
+    let said = asked(&browser, &dir, SIZES.map(|size| (&*page, size)), script);
+    for (size, v) in SIZES.into_iter().zip(said) {
         assert_eq!(v["before"], functions, "{size:?}");
         assert_eq!(v["after"], elements, "{size:?}");
         assert_eq!(v["back"], functions, "{size:?}");
@@ -148,10 +166,11 @@ fn edges_have_the_counters_of_the_run() {
         const texts = (b) => [...b.querySelectorAll('text')].map((t) => t.textContent);\
         const boxes = [...d.querySelectorAll('.fn')].map((b) => [b.dataset.n, texts(b)]);\
         return { edges, boxes };";
-    for more in [&[][..], &["--workers", "2"]] {
-        let (page, v) = isp_edge(&dir, more);
+    let runs = [&[][..], &["--workers", "2"]].map(|more| isp_edge(&dir, more));
+    let pages = runs.each_ref().map(|(page, _)| (&**page, (1400, 900)));
+    let said = asked(&browser, &dir, pages, script);
+    for ((_, v), shown) in runs.iter().zip(said) {
         assert!(v["dropped"].as_u64().unwrap() > 0, "{v}");
-        let shown = asked(&browser, &dir, &page, (1400, 900), script);
         let mut edges: BTreeMap<(String, String), u64> = BTreeMap::new();
         for e in shown["edges"].as_array().unwrap() {
             let text = |i: usize| e[i].as_str().unwrap().to_string();

@@ -10,6 +10,7 @@ use onefold_verify::generate::coverage::Counts;
 use onefold_verify::generate::directed::{Account, Directed, Reason};
 use onefold_verify::generate::hints::Hints;
 use onefold_verify::generate::traffic::Traffic;
+use onefold_verify::reach::proved::Proved;
 use onefold_verify::reach::{Facts, Reach, Verdict};
 use onefold_verify::{Options, Pair, Reference, Rng, Stop, Synthesized, run};
 use small::{graph, ports};
@@ -70,7 +71,8 @@ fn aim(text: &str, packets: u64, looks: Option<u64>, stop: Stop) -> Ran {
     let ports = ports(&g);
     let traffic = Traffic::new(&ports, Hints::of(g.spec()), 1, packets, start, 1).unwrap();
     let reach = Reach::of_until(p.clone(), &Facts::of(g.spec(), &p), stop);
-    let mut source = Directed::new(p.clone(), traffic, &ports, 1, packets, start).with_reach(reach);
+    let mut source =
+        Directed::new(p.clone(), traffic, &ports, 1, packets, start).with_proved(Proved::of(reach));
     if let Some(n) = looks {
         source = source.with_looks(n);
     }

@@ -7,6 +7,7 @@ use onefold_packet::Timestamp;
 use onefold_verify::generate::directed::{Account, Directed};
 use onefold_verify::generate::hints::Hints;
 use onefold_verify::generate::traffic::Traffic;
+use onefold_verify::reach::proved::Proved;
 use onefold_verify::reach::{Facts, Reach};
 use onefold_verify::{Options, Pair, Reference, Synthesized, run};
 use small::{FIREWALL, NAT, graph, ports};
@@ -30,8 +31,8 @@ fn account(text: &str, seed: u64, packets: u64) -> Account {
     let ports = ports(&g);
     let traffic = Traffic::new(&ports, Hints::of(g.spec()), seed, packets, start, 1).unwrap();
     let reach = Reach::of(program.clone(), &Facts::of(g.spec(), &program));
-    let mut source =
-        Directed::new(program.clone(), traffic, &ports, seed, packets, start).with_reach(reach);
+    let mut source = Directed::new(program.clone(), traffic, &ports, seed, packets, start)
+        .with_proved(Proved::of(reach));
     let runner = ProgramRunner::with_program(g.fork(), &program).unwrap();
     let pair = Pair::new(
         Box::new(Reference(g.fork())),

@@ -17,6 +17,7 @@ use onefold_verify::generate::hints::Hints;
 use onefold_verify::generate::tables::Tables;
 use onefold_verify::generate::traffic::Traffic;
 use onefold_verify::generate::{Port, Source};
+use onefold_verify::reach::proved::Proved;
 use onefold_verify::reach::{Facts, Reach};
 use onefold_verify::{At, Pair, Reference, Synthesized};
 use std::path::PathBuf;
@@ -236,7 +237,7 @@ fn compare(
             let reach = Reach::of_until(program.clone(), &facts, runner::stop());
             let d = Directed::new(program.clone(), t, ports, args.seed, args.packets, start);
             let tables = Tables::of(graph, &program);
-            directed.insert(d.with_reach(reach).with_tables(tables))
+            directed.insert(d.with_proved(Proved::of(reach)).with_tables(tables))
         }
         false => capture.insert(runner::packets_of(chain, &args.inputs)?),
     };

@@ -13,6 +13,7 @@ pub mod explain;
 mod findings;
 pub mod generate;
 mod judge;
+mod prepared;
 pub mod privileged;
 pub mod prove;
 pub mod reload;

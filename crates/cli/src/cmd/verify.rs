@@ -2,6 +2,7 @@
 
 use super::findings::{finding_json, print_finding, write_captures};
 use super::judge::graph;
+use super::prepared::Prepared;
 use crate::account::{self, Hit, hit};
 use crate::classifier::ClassifierArg;
 use crate::common::{self, ChainArgs, thousands};
@@ -16,18 +17,13 @@ use onefold_engine::Graph;
 use onefold_engine::flow::{DEFAULT_FLOWS, FlowStats};
 use onefold_engine::program::{ProgramRunner, Report};
 use onefold_packet::Timestamp;
-use onefold_synth::Program;
 use onefold_verify::generate::adapt::{Adapter, Variant};
 use onefold_verify::generate::again::Again;
-use onefold_verify::generate::directed::Directed;
 use onefold_verify::generate::hints::Hints;
-use onefold_verify::generate::tables::Tables;
 use onefold_verify::generate::traffic::Traffic;
 use onefold_verify::generate::{Port, Source};
-use onefold_verify::reach::{Facts, Reach};
 use onefold_verify::{At, Batched, Flow, Options, Outcome, Pair, Reference, Synthesized};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -213,9 +209,10 @@ fn compare(args: &Args, chain: &Chain, proved: Option<super::prove::Judged>) -> 
         return Ok(common::BAD_INPUT);
     }
     let ports = ports(chain);
+    let prepared = Prepared::new(&graph, args.budget.budget(), given);
     let mut results = Vec::new();
     for level in levels {
-        let r = one_level(args, chain, &graph, &ports, *level, start, given.as_ref())?;
+        let r = one_level(args, chain, &graph, &ports, *level, start, &prepared)?;
         let stop = r.outcome.interrupted;
         results.push(r);
         if stop {
@@ -281,7 +278,7 @@ fn one_level(
     ports: &[Port],
     level: Level,
     start: Timestamp,
-    given: Option<&Program>,
+    prepared: &Prepared<'_>,
 ) -> Result<LevelResult> {
     let options = Options {
         max_differences: usize::from(args.max_differences),
@@ -303,13 +300,10 @@ fn one_level(
     let reference = Box::new(Reference(graph.fork()));
     let (name, pair, program) = match level {
         Level::Program | Level::Flow | Level::Auto => {
-            let program = match given {
-                Some(p) => p.clone(),
-                None => onefold_synth::synthesize(&graph.synthesis_input(), args.budget.budget()),
-            };
+            let program = prepared.program();
             #[allow(unused_mut)]
             let mut runner =
-                ProgramRunner::with_program_using(graph.fork(), &program, args.classifier.using())?;
+                ProgramRunner::with_program_using(graph.fork(), program, args.classifier.using())?;
             if let Some(told) = args.classifier.told(&runner) {
                 eprintln!("note: {told}");
             }
@@ -329,7 +323,7 @@ fn one_level(
                     ("program", Pair::new(reference, program, 1))
                 }
             };
-            (name, pair, Some(Arc::new(program)))
+            (name, pair, Some(program))
         }
         _ => {
             let batched = Box::new(Batched::new(graph.fork()));
@@ -347,13 +341,7 @@ fn one_level(
             t = t.stamped(args.seed);
         }
         let source: &mut dyn Source = match &program {
-            Some(p) => {
-                let facts = Facts::of(graph.spec(), p);
-                let reach = Reach::of_until(p.clone(), &facts, runner::stop());
-                let d = Directed::new(p.clone(), t, ports, args.seed, packets, start);
-                let tables = Tables::of(graph, p);
-                directed.insert(d.with_reach(reach).with_tables(tables))
-            }
+            Some(_) => directed.insert(prepared.directed(t, ports, (args.seed, packets), start)),
             None => traffic.insert(t),
         };
         source
@@ -363,16 +351,7 @@ fn one_level(
             capture.stamp();
         }
         if args.adapt {
-            let made;
-            let p = match &program {
-                Some(p) => &**p,
-                None => {
-                    let input = graph.synthesis_input();
-                    made = onefold_synth::synthesize(&input, args.budget.budget());
-                    &made
-                }
-            };
-            capture.adapt(Adapter::new(p), ports);
+            capture.adapt(Adapter::new(prepared.program()), ports);
         }
         capture
     };
@@ -409,7 +388,7 @@ fn one_level(
     }
     let hit = program
         .filter(|_| level == Level::Program)
-        .map(|p| hit(&p, directed, &outcome));
+        .map(|p| hit(p, directed, &outcome));
     progress.finish();
     outcome.interrupted |= runner::interrupted().load(Ordering::SeqCst);
     // in batches nobody can say which frame something left after

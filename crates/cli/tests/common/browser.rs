@@ -38,36 +38,51 @@ pub fn rendered(browser: &str, dir: &Path, page: &Path, hash: &str) -> String {
     String::from_utf8_lossy(&o.stdout).into_owned()
 }
 
-/// What a script says of a page in a window of that size: the body of a function of `d`, the page's document, `w`, its
-/// window, and `click`, which clicks on what a selector finds first.
-pub fn asked(browser: &str, dir: &Path, page: &Path, size: (u32, u32), script: &str) -> Value {
-    let html = std::fs::read_to_string(page).expect("the page");
-    let html = html.replace('&', "&amp;").replace('"', "&quot;");
-    let (width, height) = size;
-    let around = format!(
-        "<!doctype html><style>body{{margin:0}}iframe{{border:0;width:{width}px;height:{height}px}}</style>\
-         <iframe id=\"page\" srcdoc=\"{html}\"></iframe><pre id=\"said\"></pre><script>\
-         const f = document.getElementById(\"page\");\
-         f.onload = () => {{ const d = f.contentDocument, w = f.contentWindow;\
+/// What a script says of pages in windows of these sizes: the body of a function of `d`, the page's document, `w`, its
+/// window, and `click`, which clicks on what a selector finds first. The browser is launched once, which is what takes
+/// long: each page is in a frame of its own, of its window's size.
+pub fn asked<const N: usize>(
+    browser: &str,
+    dir: &Path,
+    pages: [(&Path, (u32, u32)); N],
+    script: &str,
+) -> [Value; N] {
+    // each frame is asked when it has been loaded, which may be before the next one is read
+    let mut around = format!(
+        "<!doctype html><style>body{{margin:0}}iframe{{border:0}}</style><script>\
+         const all = {{}}; document.addEventListener(\"load\", (event) => {{\
+         const f = event.target; if (f.tagName !== \"IFRAME\") return;\
+         const d = f.contentDocument, w = f.contentWindow;\
          const click = (s) => d.querySelector(s).dispatchEvent(new w.MouseEvent(\"click\", {{ bubbles: true }}));\
          let said; try {{ said = (() => {{ {script} }})(); }} catch (e) {{ said = {{ error: String(e) }}; }}\
-         document.getElementById(\"said\").textContent = \"<<\" + JSON.stringify(said) + \">>\"; }};</script>"
+         all[f.id] = said; if (Object.keys(all).length < {N}) return;\
+         const pre = document.createElement(\"pre\"); document.body.append(pre);\
+         pre.textContent = \"<<\" + JSON.stringify(Object.values(all)) + \">>\"; }}, true);</script>\n"
     );
-    let name = page.file_stem().unwrap_or_default().to_string_lossy();
-    let file = dir.join(format!("{name}-{width}.html"));
-    std::fs::write(&file, around).expect("a page around the page");
+    for (i, (page, (width, height))) in pages.into_iter().enumerate() {
+        let html = std::fs::read_to_string(page).expect("the page");
+        let html = html.replace('&', "&amp;").replace('"', "&quot;");
+        // keys that are numbers are in their order
+        around += &format!(
+            "<iframe id=\"{i}\" style=\"width:{width}px;height:{height}px\" srcdoc=\"{html}\"></iframe>\n"
+        );
+    }
+    let file = dir.join("asked.html");
+    std::fs::write(&file, around).expect("a page around the pages");
     let dom = rendered(browser, dir, &file, "");
     let said = dom
         .rsplit_once("&lt;&lt;")
         .and_then(|x| x.1.split_once("&gt;&gt;"));
     let said = said
-        .unwrap_or_else(|| panic!("nothing was said of {}", page.display()))
+        .unwrap_or_else(|| panic!("nothing was said of {pages:?}"))
         .0;
     let said = said
         .replace("&lt;", "<")
         .replace("&gt;", ">")
         .replace("&amp;", "&");
-    let v: Value = serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}"));
-    assert_eq!(v.get("error"), None, "{v}");
-    v
+    let all: Vec<Value> = serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}"));
+    for v in &all {
+        assert_eq!(v.get("error"), None, "{v}");
+    }
+    all.try_into().expect("one for each")
 }

@@ -2,6 +2,7 @@
 
 use onefold_capture::{CaptureReader, LinkType};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// A frame of the corpus.
 pub struct CorpusFrame {
@@ -40,10 +41,16 @@ fn captures(dir: &Path, out: &mut Vec<PathBuf>) {
 const LONGEST_GAP_NS: i64 = 3_600_000_000_000;
 
 impl Corpus {
-    /// All captures below `data/pcap`; `None`, said so, where there is no data.
-    pub fn read() -> Option<Self> {
+    /// All captures below `data/pcap`, read once for all tests; `None`, said so, where there is no data.
+    pub fn read() -> Option<&'static Self> {
+        static READ: OnceLock<Corpus> = OnceLock::new();
+        let dir = super::data()?.join("pcap");
+        Some(READ.get_or_init(|| Corpus::of(&dir)))
+    }
+
+    fn of(dir: &Path) -> Self {
         let mut files = Vec::new();
-        captures(&super::data()?.join("pcap"), &mut files);
+        captures(dir, &mut files);
         files.sort();
         let mut frames = Vec::new();
         let mut now = 0i64;
@@ -66,6 +73,6 @@ impl Corpus {
             }));
         }
         assert!(frames.len() > 10_000, "only {} frames", frames.len());
-        Some(Self { files, frames })
+        Self { files, frames }
     }
 }

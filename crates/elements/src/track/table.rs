@@ -15,7 +15,7 @@ use std::hash::BuildHasher;
 
 /// A connection: what does not change with each of its packets. What does is [`ConnTable::noted`]; what rules have
 /// made of it stands elsewhere ([`Given`]): most tables have none of it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 #[repr(C, align(64))]
 pub(super) struct Record {
     /// Of the packets of the original direction; where nothing is translated, of both.

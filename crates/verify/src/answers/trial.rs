@@ -13,6 +13,7 @@ use crate::generate::tables::Tables;
 use crate::generate::traffic::Traffic;
 use crate::generate::{Port, Source};
 use crate::reach::Reach;
+use crate::reach::proved::Proved;
 use crate::rng::Rng;
 use crate::subject::Outputs;
 use onefold_element::ElemId;
@@ -158,7 +159,7 @@ impl<'a> Trial<'a> {
         let hints = Hints::of(self.c.graph.spec());
         let traffic = Traffic::new(&ports, hints, 7, HUNTED, start, 1)?;
         let mut source = Directed::new(program.clone(), traffic, &ports, 7, HUNTED, start)
-            .with_reach(reach)
+            .with_proved(Proved::of(reach))
             .with_tables(self.maker.tables.clone());
         let mut tried = 0;
         // Bound: so many packets

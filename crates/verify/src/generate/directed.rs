@@ -16,8 +16,8 @@ use crate::cubes::PER_STEP;
 use crate::event::Event;
 use crate::frame::{self, Keep};
 use crate::gap::Gap;
+use crate::reach::Verdict;
 use crate::reach::proved::{Key, Proved};
-use crate::reach::{Reach, Verdict};
 use crate::rng::Rng;
 use crate::stop::Stop;
 use crate::subject::Outputs;
@@ -231,12 +231,10 @@ impl Directed {
 
     /// With what is known of what can be reached: goals that cannot are left out, the others are planned with it. When
     /// the analysis is to stop, no goal is aimed at any more: what is left is traffic.
-    pub fn with_reach(mut self, reach: Reach) -> Directed {
-        self.stop = reach.stop();
+    pub fn with_proved(mut self, proved: Proved) -> Directed {
+        self.stop = proved.reach.stop();
         let texts = self.traffic.hints().texts.clone();
-        self.plan = Some(Planner::new(self.program.clone(), &reach, texts));
-        let mut proved = Proved::new(reach);
-        proved.beforehand();
+        self.plan = Some(Planner::new(self.program.clone(), &proved.reach, texts));
         let never: HashSet<Key> = proved.never().map(|(k, _)| k).collect();
         self.goals.retain(|(g, _)| !never.contains(&g.key()));
         self.proved = Some(proved);
@@ -249,7 +247,7 @@ impl Directed {
         self
     }
 
-    /// With the route tables that the program asks; behind [`Directed::with_reach`].
+    /// With the route tables that the program asks; behind [`Directed::with_proved`].
     pub fn with_tables(mut self, tables: Tables) -> Directed {
         self.plan = self.plan.map(|p| p.with_tables(tables.clone()));
         self.maker.tables = tables;

@@ -12,6 +12,7 @@ use crate::generate::hints::Hints;
 use crate::generate::read::Seen;
 use crate::generate::solve::Maker;
 use crate::generate::traffic::Traffic;
+use crate::reach::proved::Proved;
 use crate::reach::{Facts, Reach};
 use crate::rng::Rng;
 use crate::{At, Difference, Event, Finding, Options, Pair, Reference, Synthesized};
@@ -326,7 +327,8 @@ pub fn campaign(
     };
     let shared = Arc::new(program.clone());
     let reach = Reach::of(shared.clone(), &Facts::of(graph.spec(), program));
-    let mut source = Directed::new(shared, traffic, ports, seed, packets, start).with_reach(reach);
+    let mut source =
+        Directed::new(shared, traffic, ports, seed, packets, start).with_proved(Proved::of(reach));
     let o = crate::run(&pair, &mut source, &options, go_on);
     Ok(o.findings.into_iter().next())
 }

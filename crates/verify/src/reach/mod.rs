@@ -129,6 +129,23 @@ pub struct Reach {
     work: AtomicU64,
 }
 
+impl Clone for Reach {
+    fn clone(&self) -> Reach {
+        Reach {
+            program: self.program.clone(),
+            arrived: self.arrived.clone(),
+            blocked: self.blocked.clone(),
+            ways: self.ways.clone(),
+            indices: self.indices.clone(),
+            flows: self.flows.clone(),
+            loose: self.loose.clone(),
+            whole: self.whole,
+            stop: self.stop,
+            work: AtomicU64::new(self.work()),
+        }
+    }
+}
+
 impl Reach {
     /// The analysis, with what is known of the chain beyond its program.
     pub fn of(program: Arc<Program>, facts: &Facts) -> Reach {

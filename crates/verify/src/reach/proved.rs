@@ -14,7 +14,8 @@ const RULES: u64 = 4_000_000;
 /// A rule of a stage; a side (dimension, number) of a boundary of it.
 pub type Key = (usize, usize, Option<(usize, usize)>);
 
-/// The proofs.
+/// The proofs. A clone goes on from where they are by itself.
+#[derive(Clone)]
 pub struct Proved {
     /// What can come where.
     pub reach: Reach,
@@ -22,16 +23,17 @@ pub struct Proved {
 }
 
 impl Proved {
-    /// Nothing is shown yet.
-    pub fn new(reach: Reach) -> Proved {
-        Proved {
+    /// What can be shown within a bound, stage by stage; what is left is shown when somebody asks.
+    pub fn of(reach: Reach) -> Proved {
+        let mut proved = Proved {
             reach,
             known: HashMap::new(),
-        }
+        };
+        proved.beforehand();
+        proved
     }
 
-    /// Shows what can be shown within a bound, stage by stage; what is left is shown when somebody asks.
-    pub fn beforehand(&mut self) {
+    fn beforehand(&mut self) {
         let p = self.reach.program.clone();
         for (stage, s) in p.stages.iter().enumerate() {
             for (rule, r) in s.rules.iter().enumerate() {
