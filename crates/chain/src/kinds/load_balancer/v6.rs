@@ -56,10 +56,10 @@ impl LoadBalancer {
             let (tagged, other) = (discard(VLAN_TAGGED), discard(NOT_IP6));
             t.line(format!("e{n}[1] -> {tagged}; e{n}[2] -> {other};"));
         }
-        clients.arrive(cx, &mut t, &behind, ("e0[0]", "c0"));
-        behind.arrive(cx, &mut t, &clients, ("e1[0]", "c1"));
         self.ways_of_clients(&mut t, vip);
         self.ways_of_servers(&mut t);
+        clients.arrive(cx, &mut t, &behind, ("e0[0]", "c0"));
+        behind.arrive(cx, &mut t, &clients, ("e1[0]", "c1"));
         t.finish()
     }
 

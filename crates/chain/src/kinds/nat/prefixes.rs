@@ -92,9 +92,6 @@ impl Nat {
         };
         outside.leave(cx, t, &format!("to_out6 :: Null -> {hops}"), declare);
         inside.leave(cx, t, &format!("to_in6 :: Null -> {hops}"), declare);
-        let from = |n: usize| format!("e{n}[{output}]");
-        inside.arrive(cx, t, &outside, (&from(0), "out6"));
-        outside.arrive(cx, t, &inside, (&from(1), "in6"));
         translator(cx, t, "out6 :: IP6PrefixTranslate(SOURCE", &pairs, true);
         translator(
             cx,
@@ -103,6 +100,9 @@ impl Nat {
             &pairs,
             false,
         );
+        let from = |n: usize| format!("e{n}[{output}]");
+        inside.arrive(cx, t, &outside, (&from(0), "out6"));
+        outside.arrive(cx, t, &inside, (&from(1), "in6"));
         if self.hairpin {
             let own: Vec<String> = (pairs.iter())
                 .map(|p| format!("dst net {}", shown(p.outside)))
