@@ -90,14 +90,17 @@ table inet filter {
 ";
 
 /// Prefixes without state (RFC 6296): with prefixes of up to 48 bits the subnet is adjusted, with longer ones a word
-/// behind it. Their packets are not tracked, and all others are.
+/// behind it. Their packets are not tracked, and all others are. About an identifier of all ones the kernel would send a
+/// Parameter Problem, which is not done here: such packets are dropped before.
 const PREFIXES: &str = "*raw
 :PREROUTING ACCEPT [0:0]
 :OUTPUT ACCEPT [0:0]
+-A PREROUTING -s fd02:1:2:300:ffff:ffff:ffff:ffff/128 -j DROP
+-A PREROUTING -d 2001:db8:b:100:ffff:ffff:ffff:ffff/128 -j DROP
 -A PREROUTING -s fd01:203:405::/48 -i lan0 -j NOTRACK
--A PREROUTING -s fd02:1:2:300::/56 -i lan0 -j NOTRACK
+-A PREROUTING -s fd02:1:2:300::/64 -i lan0 -j NOTRACK
 -A PREROUTING -d 2001:db8:a::/48 -i wan0 -j NOTRACK
--A PREROUTING -d 2001:db8:b:100::/56 -i wan0 -j NOTRACK
+-A PREROUTING -d 2001:db8:b:100::/64 -i wan0 -j NOTRACK
 COMMIT
 *mangle
 :PREROUTING ACCEPT [0:0]
@@ -106,9 +109,9 @@ COMMIT
 :OUTPUT ACCEPT [0:0]
 :POSTROUTING ACCEPT [0:0]
 -A PREROUTING -d 2001:db8:a::/48 -i wan0 -j DNPT --src-pfx 2001:db8:a::/48 --dst-pfx fd01:203:405::/48
--A PREROUTING -d 2001:db8:b:100::/56 -i wan0 -j DNPT --src-pfx 2001:db8:b:100::/56 --dst-pfx fd02:1:2:300::/56
+-A PREROUTING -d 2001:db8:b:100::/64 -i wan0 -j DNPT --src-pfx 2001:db8:b:100::/64 --dst-pfx fd02:1:2:300::/64
 -A POSTROUTING -s fd01:203:405::/48 -o wan0 -j SNPT --src-pfx fd01:203:405::/48 --dst-pfx 2001:db8:a::/48
--A POSTROUTING -s fd02:1:2:300::/56 -o wan0 -j SNPT --src-pfx fd02:1:2:300::/56 --dst-pfx 2001:db8:b:100::/56
+-A POSTROUTING -s fd02:1:2:300::/64 -o wan0 -j SNPT --src-pfx fd02:1:2:300::/64 --dst-pfx 2001:db8:b:100::/64
 COMMIT
 *filter
 :INPUT ACCEPT [0:0]
@@ -137,7 +140,12 @@ COMMIT
 ";
 
 /// The same by nftables.
-const PREFIX_NFT: &str = "table ip6 nat {
+const PREFIX_NFT: &str = "table inet filter {
+ chain forward {
+  type filter hook forward priority 0; policy accept;
+ }
+}
+table ip6 nat {
  chain prerouting {
   type nat hook prerouting priority -100;
   iifname \"wan0\" ip6 daddr 2001:db8:a::/64 dnat ip6 prefix to 2001:db8:1::/64
