@@ -155,7 +155,7 @@ pub(crate) const NOT_IP: &str = "neither IP nor ARP";
 /// Of frames that a function for IPv4 cannot take.
 pub(crate) const NOT_IP4: &str = "neither IPv4 nor ARP";
 /// Of frames that a function for IPv6 cannot take.
-pub(crate) const NOT_IP6: &str = "not IPv6";
+pub(crate) const NOT_IP6: &str = "not an IPv6 packet";
 
 /// The element that packets end in, and what is said of them. Every packet that a kind drops has such a reason, or one
 /// that the element gives that found something wrong with it.

@@ -180,7 +180,7 @@ fn other_traffic() {
         "of no connection, and none can begin with it"
     );
     let v4 = packets::udp((packets::a("10.0.0.1"), 1), (packets::a("10.0.0.2"), 2));
-    assert_eq!(r.lost(0, &packets::frame(&v4)), "not IPv6");
+    assert_eq!(r.lost(0, &packets::frame(&v4)), "not an IPv6 packet");
     // the first one of two fragments
     let mut f = vec![17, 0, 0, 1, 0, 0, 0, 7];
     f.extend(&udp6(client(1), vip())[40..]);

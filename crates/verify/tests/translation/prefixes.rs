@@ -112,7 +112,7 @@ fn what_is_not_translated() {
         "destination address is in no prefix that is translated"
     );
     let v4 = packets::udp((packets::a("10.0.0.1"), 1), (packets::a("10.0.0.2"), 2));
-    assert_eq!(r.lost(0, &packets::frame(&v4)), "not IPv6");
+    assert_eq!(r.lost(0, &packets::frame(&v4)), "not an IPv6 packet");
 }
 
 #[test]
