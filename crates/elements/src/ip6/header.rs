@@ -496,7 +496,7 @@ impl Element for Ip6Mirror {
         // behind another header, and behind extension headers, the transport header is elsewhere
         let version = Read::Field(field::IP_VERSION);
         let other = Cond::In(version, ValueSet::one(6).complement(4));
-        cases.push(Case::new(other, Exit::Punt("not an IPv6 packet")));
+        cases.push(Case::new(other, Exit::Punt("not IPv6")));
         let next = |s| Cond::In(Read::Field(field::IP6_NEXT), s);
         let with_ports = ValueSet::from_intervals([(6, 6), (17, 17)]);
         let there = next(with_ports).and(Cond::at_least(Read::TransportLen, 8));
