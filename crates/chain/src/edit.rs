@@ -4,7 +4,7 @@
 use crate::error::Reader;
 use crate::file::{ChainFile, Function, Loc};
 use crate::import::{Route, click_list, parse_route};
-use crate::kinds::load_balancer::Server;
+use crate::kinds::load_balancer::{Server, end_of};
 use onefold_click::source::{FileId, Span};
 
 /// What a change is about.
@@ -175,21 +175,20 @@ fn backend(servers: &mut Vec<Server>, e: &Edit, start: usize, len: usize) -> Res
     let mut words = e.text.split_whitespace();
     let form = || {
         format!(
-            "expected ADDRESS[:PORT] or ADDRESS[:PORT] weight N, found '{}'",
+            "expected ADDRESS[:PORT] or ADDRESS[:PORT] weight N (of IPv6 [ADDRESS]:PORT), found '{}'",
             e.text
         )
     };
     let named = words.next().ok_or_else(form)?;
-    let (address, port) = match named.split_once(':') {
-        Some((address, port)) => (address, Some(port.parse::<u16>().map_err(|_| form())?)),
-        None => (named, None),
-    };
+    let (address, port) = end_of(named).ok_or_else(form)?;
     let weight = match (words.next(), words.next(), words.next()) {
         (None, ..) => None,
         (Some("weight"), Some(n), None) => Some(n.parse::<u32>().map_err(|_| form())?),
         _ => return Err(form()),
     };
-    let same = |s: &Server| s.address.value == address && s.port.as_ref().map(|p| p.value) == port;
+    let same = |s: &Server| {
+        s.address.value.parse() == Ok(address) && s.port.as_ref().map(|p| p.value) == port
+    };
     let at = servers.iter().position(same);
     let found = at.and_then(|i| servers.get_mut(i));
     match (e.change, found) {

@@ -417,7 +417,7 @@ fn nat() {
         2,
         &[
             "t/chain.yaml:3:",
-            "give either 'pool' (address and port translation) or 'one-to-one'",
+            "give either 'pool' (address and port translation) or 'one-to-one', or 'prefixes' (of IPv6)",
         ],
     );
     wrong(
@@ -457,7 +457,7 @@ fn load_balancer() {
     wrong(
         "    load-balancer: { address: x, servers: [] }",
         2,
-        &["t/chain.yaml:3:31: error: f: expected an IPv4 address, found 'x'"],
+        &["t/chain.yaml:3:31: error: f: expected an address, found 'x'"],
     );
     wrong(
         "    load-balancer: { address: 1.1.1.1, servers: [] }",

@@ -148,3 +148,44 @@ ports: { a: \"n[0]\", b: \"n[1]\" }
     };
     assert!(ds[0].message.contains("needs 'address'"), "{:?}", ds[0]);
 }
+
+/// Functions of IPv6: who is asked, from which address, and what is answered for.
+#[test]
+fn functions_of_ipv6_ask_and_answer() {
+    let encap = "{ mac: \"02:00:00:00:00:01\", next-hop: \"02:00:00:00:00:02\", address6: \"2001:db8:f::1/64\", \
+                 gateway6: \"2001:db8:f::9\" }";
+    let dir = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("live-ipv6");
+    std::fs::create_dir_all(&dir).unwrap();
+    let click = |function: &str| {
+        let text =
+            format!("functions:\n  f:\n    {function}\nports: {{ a: \"f[0]\", b: \"f[1]\" }}\n");
+        std::fs::write(dir.join("chain.yaml"), text).unwrap();
+        let name = dir.display().to_string();
+        let made = load_live(&name, &Default::default(), &[port("b")]);
+        made.map(|(chain, _)| (common::build(&chain), chain.functions[0].click.clone()).1)
+    };
+    let prefixes = "prefixes: [ { inside: \"fd00::/48\", outside: \"2001:db8:1::/48\" } ]";
+    let balancer = "address: \"2001:db8:80::80\", servers: [ { address: \"2001:db8:3::1\" } ]";
+    for function in [
+        format!("nat: {{ {prefixes}, encap-outside: {encap} }}"),
+        format!("nat: {{ {prefixes}, pool: 203.0.113.1, encap-outside: {encap} }}"),
+        format!("load-balancer: {{ {balancer}, encap-servers: {encap} }}"),
+    ] {
+        let text = click(&function).unwrap();
+        for part in [
+            format!("ndq1 :: IP6NDSolicitor(2001:db8:f::1, {MAC})"),
+            format!("IP6NDAdvertiser(2001:db8:f::1/128 {MAC})"),
+            "LookupIP6Route(2001:db8:f::/64 ::0 0, ::/0 2001:db8:f::9 0)".to_string(),
+            // what comes in at the other side for its own link goes no further
+            "stays0 :: Discard(".to_string(),
+        ] {
+            assert!(text.contains(&part), "{part}: {text}");
+        }
+    }
+    let none = "{ mac: \"02:00:00:00:00:01\", next-hop: \"02:00:00:00:00:02\" }";
+    let e = click(&format!("nat: {{ {prefixes}, encap-outside: {none} }}")).unwrap_err();
+    let onefold_chain::ChainError::Invalid(ds) = e else {
+        panic!("{e}")
+    };
+    assert!(ds[0].message.contains("needs 'address6'"), "{:?}", ds[0]);
+}

@@ -89,6 +89,74 @@ table inet filter {
 }
 ";
 
+/// Prefixes without state (RFC 6296): with prefixes of up to 48 bits the subnet is adjusted, with longer ones a word
+/// behind it. Their packets are not tracked, and all others are. About an identifier of all ones the kernel would send a
+/// Parameter Problem, which is not done here: such packets are dropped before.
+const PREFIXES: &str = "*raw
+:PREROUTING ACCEPT [0:0]
+:OUTPUT ACCEPT [0:0]
+-A PREROUTING -s fd02:1:2:300:ffff:ffff:ffff:ffff/128 -j DROP
+-A PREROUTING -d 2001:db8:b:100:ffff:ffff:ffff:ffff/128 -j DROP
+-A PREROUTING -s fd01:203:405::/48 -i lan0 -j NOTRACK
+-A PREROUTING -s fd02:1:2:300::/64 -i lan0 -j NOTRACK
+-A PREROUTING -d 2001:db8:a::/48 -i wan0 -j NOTRACK
+-A PREROUTING -d 2001:db8:b:100::/64 -i wan0 -j NOTRACK
+COMMIT
+*mangle
+:PREROUTING ACCEPT [0:0]
+:INPUT ACCEPT [0:0]
+:FORWARD ACCEPT [0:0]
+:OUTPUT ACCEPT [0:0]
+:POSTROUTING ACCEPT [0:0]
+-A PREROUTING -d 2001:db8:a::/48 -i wan0 -j DNPT --src-pfx 2001:db8:a::/48 --dst-pfx fd01:203:405::/48
+-A PREROUTING -d 2001:db8:b:100::/64 -i wan0 -j DNPT --src-pfx 2001:db8:b:100::/64 --dst-pfx fd02:1:2:300::/64
+-A POSTROUTING -s fd01:203:405::/48 -o wan0 -j SNPT --src-pfx fd01:203:405::/48 --dst-pfx 2001:db8:a::/48
+-A POSTROUTING -s fd02:1:2:300::/64 -o wan0 -j SNPT --src-pfx fd02:1:2:300::/64 --dst-pfx 2001:db8:b:100::/64
+COMMIT
+*filter
+:INPUT ACCEPT [0:0]
+:FORWARD DROP [0:0]
+:OUTPUT ACCEPT [0:0]
+-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED,UNTRACKED -j ACCEPT
+-A FORWARD -i lan0 -o wan0 -j ACCEPT
+COMMIT
+";
+
+/// NETMAP of IPv6: the other half stays, connections are tracked.
+const NETMAP6: &str = "*nat
+:PREROUTING ACCEPT [0:0]
+:INPUT ACCEPT [0:0]
+:OUTPUT ACCEPT [0:0]
+:POSTROUTING ACCEPT [0:0]
+-A PREROUTING -d 2001:db8:a::/64 -i wan0 -j NETMAP --to 2001:db8:1::/64
+-A POSTROUTING -s 2001:db8:1::/64 -o wan0 -j NETMAP --to 2001:db8:a::/64
+COMMIT
+*filter
+:INPUT ACCEPT [0:0]
+:FORWARD ACCEPT [0:0]
+:OUTPUT ACCEPT [0:0]
+-A FORWARD -i wan0 -m conntrack --ctstate NEW -p udp -j DROP
+COMMIT
+";
+
+/// The same by nftables.
+const PREFIX_NFT: &str = "table inet filter {
+ chain forward {
+  type filter hook forward priority 0; policy accept;
+ }
+}
+table ip6 nat {
+ chain prerouting {
+  type nat hook prerouting priority -100;
+  iifname \"wan0\" ip6 daddr 2001:db8:a::/64 dnat ip6 prefix to 2001:db8:1::/64
+ }
+ chain postrouting {
+  type nat hook postrouting priority 100;
+  oifname \"wan0\" ip6 saddr 2001:db8:1::/64 snat ip6 prefix to 2001:db8:a::/64
+ }
+}
+";
+
 /// A router's own addresses, of both families.
 const ADDRESSES: &str = "addresses: { inside: [192.168.1.1/24, \"2001:db8:1::1/64\"], \
                          outside: [203.0.113.1/24, \"2001:db8:2::1/64\"] }";
@@ -117,6 +185,42 @@ fn translated_connections() {
         assert!(v["compared"].as_u64() > Some(2000), "{chain}: {v}");
         assert!(v["with_output"].as_u64() > Some(500), "{chain}: {v}");
         assert!(known(&v, "ports and identifiers") > 0, "{chain}: {v}");
+    }
+}
+
+/// Prefixes of IPv6: without state and with it.
+#[test]
+fn translated_prefixes() {
+    if !can() {
+        return;
+    }
+    let dir = temp("compare-prefixes");
+    let with = format!("wan0 }}, {ADDRESSES}");
+    let chain = CHAIN
+        .replace("wan0 }", &with)
+        .replace("rules-file: FILE, ", "");
+    // connections are entered as their packets arrived: answers belong to none
+    let tracked: String = (PREFIXES.lines().filter(|l| !l.ends_with("NOTRACK")))
+        .map(|l| format!("{l}\n"))
+        .collect();
+    for (name, rules, least) in [
+        ("prefixes.rules", PREFIXES, 300),
+        ("tracked.rules", &tracked, 300),
+        ("netmap6.rules", NETMAP6, 300),
+        ("prefix.nft", PREFIX_NFT, 300),
+    ] {
+        write(&dir, name, rules);
+        let file = match name.strip_suffix(".nft") {
+            Some(_) => {
+                write(&dir, "prefix.json", &listed(&dir.join(name)));
+                "prefix.json"
+            }
+            None => name,
+        };
+        write(&dir, "chain.yaml", &chain.replace("FILE6", file));
+        let v = compare(&dir, 0, &["chain.yaml", "--packets", "4000"]);
+        assert_eq!(v["differences"], 0, "{name}: {v}");
+        assert!(v["with_output"].as_u64() > Some(least), "{name}: {v}");
     }
 }
 

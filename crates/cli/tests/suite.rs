@@ -22,6 +22,7 @@ mod experiments;
 mod explain;
 mod habits;
 mod hostile;
+mod ipv6;
 mod limits;
 mod matcher;
 mod pages;

@@ -31,6 +31,8 @@ const CASES: &[(&str, &str, usize)] = &[
     ("IPPrint", "ID true, TTL true, TOS true, LENGTH true, ETHER true, VLAN true, PAYLOAD hex", 1),
     ("IPPrint", "CONTENTS ascii, MAXLENGTH -1, AGGREGATE true, PAINT true", 1), ("IP6Print", "CONTENTS true", 1),
     ("ARPPrint", "ETHER true", 1),
+    ("IP6PrefixTranslate", "SOURCE, ::/1 8000::/1, 8000::/1 ::/1", 1),
+    ("IP6PrefixTranslate", "DESTINATION, 1000::/4 ::/64, NETFILTER true", 1),
 ];
 
 /// xorshift64*.

@@ -3,6 +3,7 @@
 //! - [`FlowTable`]: all bindings of one rewriter, or of several that share a capacity; a [`Record`] is one binding,
 //!   found by [`FlowId`]s of both directions. It is a state of the graph's store, so that every execution works on the
 //!   same bindings.
+//! - [`Balancer`]: which server a connection gets, whatever version of IP it is of; it chooses as a [`Mapper`] does.
 //! - [`InputSpec`], [`Pattern`], [`Mapper`]: what becomes of new flows; [`RewriterHandle`], [`entry`] and [`create`]
 //!   look up bindings and make them.
 //! - [`Binder`]: the bindings of a batch's packets, headers in [`Columns`], memory prefetched.
@@ -24,7 +25,9 @@
 mod access;
 mod age_queue;
 pub mod apply;
+mod balancer;
 mod binder;
+mod choice;
 mod columns;
 mod endpoints;
 mod eviction_cursor;
@@ -48,6 +51,7 @@ mod table;
 mod table_state;
 
 pub use access::{EntryMode, NoFlow, RewriterHandle, answering, create, entry, has_ports, resolve};
+pub use balancer::{BalancedFlow, BalancedServer, Balancer, ServerEnd, Spread};
 pub use binder::{BindAnswer, Binder, FlowBinding, Wanted};
 pub use columns::{BindRequest, COLUMNS, Columns, FlowPacket, HEADER_BYTES, HEADER_WORDS, ROW};
 pub use flow_id::{FlowId, checksum_addend, checksum_shift};

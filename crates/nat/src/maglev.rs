@@ -17,7 +17,7 @@ pub const TABLE_SIZE: u32 = 65_537;
 const REHASHES: u64 = 16;
 
 /// A bijection of 64-bit numbers in which each bit depends on all (the last step of SplitMix64, Steele et al. 2014).
-fn mix(x: u64) -> u64 {
+pub(crate) fn mix(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)

@@ -2,6 +2,7 @@
 //!
 //! Servers may be down: a pattern that leads to one gets no new flows. Flows that there are stay with theirs.
 
+use crate::choice::{Choice, Picked};
 use crate::flow_id::FlowId;
 use crate::hash_ring::HashRing;
 use crate::maglev::MaglevTable;
@@ -10,17 +11,6 @@ use crate::spec::{Verdict, apply_pattern};
 use onefold_state::Scope;
 use onefold_state::{ElemId, State, StateId, StateStore, Takes, state_any};
 use std::collections::HashSet;
-
-/// How a mapper chooses.
-#[derive(Debug, Clone)]
-enum Choice {
-    /// The next one; one that has no room is passed over.
-    RoundRobin { next: usize },
-    /// By source address.
-    SourceHash { ring: HashRing },
-    /// By addresses, ports and protocol.
-    Maglev { table: MaglevTable },
-}
 
 /// Where a pattern leads: its destination address and port; a port of 0 is one that stays as it is.
 pub type ServerAddr = (u32, u16);
@@ -176,17 +166,11 @@ impl Mapper {
 
     fn next(&mut self, flow: FlowId, map: u16) -> Chosen {
         let up = |i: usize| !self.down.get(i).is_some_and(|d| *d);
-        let i = match &mut self.choice {
-            Choice::RoundRobin { next } => {
-                let i = *next;
-                *next = (i + 1) % self.entries.len().max(1);
-                match up(i) {
-                    true => Some(i),
-                    false => return Chosen::PassedOver,
-                }
-            }
-            Choice::SourceHash { ring } => ring.server(flow.saddr, up),
-            Choice::Maglev { table } => table.server(five_tuple(flow, map), up),
+        let (source, tuple) = (|| flow.saddr, || five_tuple(flow, map));
+        let i = match self.choice.next(self.entries.len(), up, source, tuple) {
+            Picked::Entry(i) => Some(i),
+            Picked::PassedOver => return Chosen::PassedOver,
+            Picked::Nobody => None,
         };
         match i.and_then(|i| self.entries.get(i)) {
             Some((p, f, r)) => Chosen::Entry(*p, *f, *r),
@@ -219,19 +203,11 @@ impl State for Mapper {
         self.down = self.leads.iter().map(is_down).collect();
         Takes::Done
     }
-    /// A worker takes turns of its own; who is chosen by a hash is chosen alike everywhere.
     fn scope(&self) -> Scope {
-        match &self.choice {
-            Choice::RoundRobin { .. } => Scope::PerWorker,
-            Choice::SourceHash { .. } | Choice::Maglev { .. } => Scope::Shared,
-        }
+        self.choice.scope()
     }
     fn summary(&self) -> String {
-        let mut text = match &self.choice {
-            Choice::RoundRobin { next } => format!("round robin, next {next}"),
-            Choice::SourceHash { .. } => "source hash".to_string(),
-            Choice::Maglev { .. } => "maglev".to_string(),
-        };
+        let mut text = self.choice.text();
         let down = self.down.iter().enumerate().filter(|(_, d)| **d);
         for (n, (i, _)) in down.enumerate() {
             text.push_str(if n == 0 { ", down: " } else { " " });

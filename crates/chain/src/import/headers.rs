@@ -1,6 +1,7 @@
 //! Header fields that rules set: the elements that do it.
 
 use super::terms::Family;
+use std::net::Ipv6Addr;
 
 /// What rules have for the MTU of a port of which nobody says it: Ethernet's.
 pub const USUAL_MTU: u16 = 1500;
@@ -30,6 +31,40 @@ pub fn segment_size(n: u16, add: bool) -> String {
         true => format!("SetTCPMSS({n}, ADD true)"),
         false => format!("SetTCPMSS({n})"),
     }
+}
+
+/// The element that translates prefixes of addresses.
+const PREFIXES: &str = "IP6PrefixTranslate";
+/// Longest prefix that Linux translates.
+const LONGEST_PREFIX: u8 = 64;
+
+/// Translates the prefix of sources, or of destinations, as the targets SNPT and DNPT do (RFC 6296).
+pub fn prefixes(source: bool, from: &str, to: &str) -> Result<String, String> {
+    let side = if source { "SOURCE" } else { "DESTINATION" };
+    let (from, to) = (prefix(from)?, prefix(to)?);
+    Ok(format!("{PREFIXES}({side}, {from} {to}, NETFILTER true)"))
+}
+
+/// Does an element translate prefixes?
+pub fn translates_prefixes(element: &str) -> bool {
+    element.starts_with(PREFIXES)
+}
+
+/// A prefix that can be translated.
+fn prefix(text: &str) -> Result<String, String> {
+    let wrong = || format!("'{text}': expected an IPv6 prefix such as 2001:db8:1::/48");
+    let (a, len) = text.split_once('/').ok_or_else(wrong)?;
+    let a: Ipv6Addr = a.parse().map_err(|_| wrong())?;
+    let len: u8 = len.parse().map_err(|_| wrong())?;
+    if !(1..=LONGEST_PREFIX).contains(&len) {
+        return Err(format!(
+            "'{text}': a prefix that is translated is from 1 to {LONGEST_PREFIX} bits long"
+        ));
+    }
+    if u128::from(a) << len != 0 {
+        return Err(format!("'{text}': bits behind the prefix are set"));
+    }
+    Ok(format!("{a}/{len}"))
 }
 
 /// The largest segment of packets of this size.

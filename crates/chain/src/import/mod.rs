@@ -36,7 +36,7 @@ mod walk_tests;
 
 pub use asks::Asked;
 pub use chains::Interfaces;
-pub(crate) use headers::LEAST_MTU;
+pub(crate) use headers::{LEAST_MTU, translates_prefixes};
 pub use ipset::IpSets;
 pub(crate) use routes::warn as warn_of_routes;
 pub use routes::{

@@ -49,7 +49,7 @@ pub fn passage(courses: &[Course], names: &Interfaces) -> Result<Passage, Errors
         courses,
         names,
         asked: &asked,
-        marks: Marks::new(of_connections),
+        marks: Marks::new(of_connections, translates(courses)),
         lists: Vec::new(),
         coming: Vec::new(),
         errors: Errors::new(),
@@ -159,6 +159,12 @@ impl Turn<'_> {
 
 fn rules(sources: &[Source]) -> impl Iterator<Item = &ChainRule> {
     sources.iter().flat_map(|s| s.chains.values().flatten())
+}
+
+/// Do rules translate connections?
+fn translates(courses: &[Course]) -> bool {
+    let mut all = courses.iter().flat_map(|c| rules(&c.sources));
+    all.any(|r| matches!(r.target, Target::Nat(_)))
 }
 
 /// Bits of packets' marks that are asked for by each chain of each course or one behind it; bits of connections' marks.

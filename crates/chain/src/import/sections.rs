@@ -2,6 +2,7 @@
 
 use super::asks::Ask;
 use super::chains::{ChainRule, Target};
+use super::headers::translates_prefixes;
 use super::mark::{Change, MarkTest};
 use super::own::OwnTest;
 use super::rule::{Devices, Onward, Section, Step};
@@ -35,11 +36,14 @@ pub struct Marks {
     pub connections: BTreeSet<u32>,
     /// Bits of connections' marks that are asked for.
     pub asked: u32,
+    /// Rules translate connections.
+    pub translates: bool,
 }
 
 impl Marks {
-    pub fn new(asked: u32) -> Marks {
+    pub fn new(asked: u32, translates: bool) -> Marks {
         Marks {
+            translates,
             all: vec![(0, false)],
             connections: BTreeSet::from([0]),
             asked,
@@ -57,6 +61,16 @@ impl Marks {
             _ => Err(format!(
                 "the rules give packets more than {MAX_MARKS} different marks"
             )),
+        }
+    }
+
+    /// The change of a header.
+    pub(super) fn header(&self, element: &str) -> Result<Step, String> {
+        match self.translates && translates_prefixes(element) {
+            true => Err("targets 'SNPT' and 'DNPT' beside a table nat with rules are not supported: connections are \
+                         translated by what they were before"
+                .into()),
+            false => Ok(Step::Header(element.into())),
         }
     }
 

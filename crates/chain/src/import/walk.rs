@@ -517,7 +517,7 @@ impl<'a> Walk<'a, '_> {
             let now = self.marks.all.get(usize::from(new.mark)).copied();
             let (mark, untracked) = now.unwrap_or((0, false));
             match (c, new.connection) {
-                (Change::Header(element), _) => steps.push(Step::Header(element.as_str().into())),
+                (Change::Header(e), _) => steps.push(self.marks.header(e)?),
                 (Change::Untrack, _) if self.source.tracked => {
                     return Err("a packet that has been tracked cannot be left untracked: 'notrack' is for table raw, or \
                                 chains at hook prerouting with a priority below -200"

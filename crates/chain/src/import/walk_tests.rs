@@ -55,7 +55,7 @@ fn flat(
     way: Way,
     names: &Interfaces,
 ) -> Result<Vec<String>, (u32, String)> {
-    let mut marks = Marks::new(0);
+    let mut marks = Marks::new(0, false);
     let from = BTreeSet::from([0]);
     let walked = walk(
         &source(chains, start, true),

@@ -186,7 +186,8 @@ impl Firewall {
         let v4 = Lists::new(v4, false, host.as_ref());
         let v6 = v6.map(|l| Lists::new(l, true, host.as_ref()));
         let mut t = ClickText::new();
-        if v4.tracks() || v6.as_ref().is_some_and(Lists::tracks) {
+        cx.tracks = v4.tracks() || v6.as_ref().is_some_and(Lists::tracks);
+        if cx.tracks {
             let settings = self.connections.text(cx);
             t.line(format!("connections :: ConnTable({settings});"));
         }

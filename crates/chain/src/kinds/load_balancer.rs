@@ -1,11 +1,14 @@
 //! `load-balancer`: spreads the flows to a virtual address over servers; a flow stays with its server. Port 0 is the
 //! clients' side, port 1 the servers'.
 //!
+//! Addresses are all of IPv4 or all of IPv6. IPv4 is built on rewriters, IPv6 on connection tracking (`v6.rs`).
+//!
 //! ICMP errors about a balanced flow reach the other side, the packet that they quote translated as the flow is: path
 //! MTU discovery (RFC 1191) works through it both ways. Fragments follow their first one.
 
 mod health;
 mod servers;
+mod v6;
 
 use super::side::Side;
 use super::{
@@ -14,7 +17,7 @@ use super::{
 use crate::file::Loc;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 pub use health::{Health, HealthPlan, HealthServer, Probe, ProbeKind};
 
@@ -22,7 +25,7 @@ pub use health::{Health, HealthPlan, HealthServer, Probe, ProbeKind};
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LoadBalancer {
-    /// The address that clients use: `203.0.113.80`.
+    /// The address that clients use: `203.0.113.80`, `2001:db8::80`.
     pub address: Loc<String>,
     /// Only these TCP and UDP ports; all if not given.
     pub ports: Option<Vec<Loc<u16>>>,
@@ -51,7 +54,7 @@ pub struct LoadBalancer {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Server {
-    /// Its address.
+    /// Its address, of the same version of IP as the balancer's.
     pub address: Loc<String>,
     /// The port that it listens at: what clients have sent to any of the balancer's ports goes there. If not given, the
     /// port stays.
@@ -87,17 +90,26 @@ pub enum Policy {
     Maglev,
 }
 
+/// `ADDRESS`, `ADDRESS:PORT`, `[ADDRESS]:PORT`: a server as it is named where a chain runs.
+pub(crate) fn end_of(text: &str) -> Option<(IpAddr, Option<u16>)> {
+    if let Ok(a) = text.parse::<IpAddr>() {
+        return Some((a, None));
+    }
+    let s = text.parse::<SocketAddr>().ok()?;
+    Some((s.ip(), Some(s.port())))
+}
+
 impl LoadBalancer {
     /// The graph as Click text.
     pub fn click(&self, cx: &mut KindCx<'_>) -> String {
-        let Ok(vip) = self.address.value.parse::<Ipv4Addr>() else {
+        let Ok(vip) = self.address.value.parse::<IpAddr>() else {
             cx.error(
                 &self.address,
-                format!("expected an IPv4 address, found '{}'", self.address.value),
+                format!("expected an address, found '{}'", self.address.value),
             );
             return String::new();
         };
-        let Some(servers) = self.checked(cx) else {
+        let Some(servers) = self.checked(cx, vip.is_ipv6()) else {
             return String::new();
         };
         if let Some(size) = &self.table {
@@ -105,6 +117,10 @@ impl LoadBalancer {
         }
         cx.health = self.health_plan(&servers, cx);
         cx.translates(crate::workers::Kind::Balancer);
+        let vip = match vip {
+            IpAddr::V4(vip) => vip,
+            IpAddr::V6(vip) => return self.click6(cx, &servers, vip),
+        };
         let mut t = ClickText::new();
         self.mapper(&servers, cx, &mut t);
         t.line(format!(

@@ -15,6 +15,7 @@ pub mod nat;
 pub mod native;
 pub mod router;
 mod side;
+mod side6;
 pub mod vlan;
 
 use crate::error::Reader;
@@ -36,6 +37,8 @@ pub struct KindCx<'a> {
     pub rules: Vec<ListedRule>,
     /// Whose health is to be looked at.
     pub health: Option<load_balancer::HealthPlan>,
+    /// The function has a ConnTable, `connections`.
+    pub(crate) tracks: bool,
 }
 
 impl<'a> KindCx<'a> {
@@ -48,6 +51,7 @@ impl<'a> KindCx<'a> {
             span,
             rules: Vec::new(),
             health: None,
+            tracks: false,
         }
     }
     /// The network interface that a port of the function is at.
@@ -84,6 +88,7 @@ impl<'a> KindCx<'a> {
             kind,
             hairpin: false,
             reserves: false,
+            six: false,
         });
     }
     /// Records an error about the function as a whole.
@@ -149,6 +154,8 @@ pub(crate) const VLAN_TAGGED: &str = "VLAN-tagged frame on an untagged port";
 pub(crate) const NOT_IP: &str = "neither IP nor ARP";
 /// Of frames that a function for IPv4 cannot take.
 pub(crate) const NOT_IP4: &str = "neither IPv4 nor ARP";
+/// Of frames that a function for IPv6 cannot take.
+pub(crate) const NOT_IP6: &str = "not an IPv6 packet";
 
 /// The element that packets end in, and what is said of them. Every packet that a kind drops has such a reason, or one
 /// that the element gives that found something wrong with it.
@@ -178,6 +185,8 @@ pub(crate) fn mac(cx: &mut KindCx<'_>, v: &crate::file::Loc<String>) -> Option<S
 /// A filter for ICMP errors: messages about a packet, which they quote (RFC 792).
 pub(crate) const ICMP_ERRORS: &str =
     "(icmp type 3 or icmp type 4 or icmp type 5 or icmp type 11 or icmp type 12)";
+/// The same of ICMPv6, as patterns of a Classifier (RFC 4443 2.1); what is behind extension headers is none.
+pub(crate) const ICMP_ERRORS6: &str = "6/3a 40/00%80";
 /// What is said of ICMP errors about a packet that could not have come back from the side that they come from.
 pub(crate) const WRONG_SIDE: &str = "ICMP error from the wrong side of its flow";
 /// Fragmented packets whose later fragments find the way of the first one.
@@ -198,4 +207,8 @@ pub struct Encap {
     /// The router that packets for other networks than the address's go to, on a network interface. If not given, every
     /// destination is asked for by its own address.
     pub gateway: Option<crate::file::Loc<String>>,
+    /// As `address`, of functions that work on IPv6 packets: `2001:db8::1/64`.
+    pub address6: Option<crate::file::Loc<String>>,
+    /// As `gateway`, of IPv6.
+    pub gateway6: Option<crate::file::Loc<String>>,
 }

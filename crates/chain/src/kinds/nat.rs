@@ -2,7 +2,8 @@
 //!
 //! *NAPT* (the default): flows from inside get an address of the pool and a port of the range; replies find their way
 //! back. *One-to-one*: each inside address has an outside address of its own, both ways, with static rules. Static
-//! forwards let flows from outside in. With `hairpin`, inside hosts reach each other through outside addresses.
+//! forwards let flows from outside in. *Prefixes*, alone or beside one of these: IPv6 addresses get another prefix
+//! (NPTv6, RFC 6296). With `hairpin`, inside hosts reach each other through outside addresses.
 //!
 //! Behaviour is that of RFC 4787, 5382, 5508 and 7857 (docs/nat-behaviour.md): an inside address and port has one
 //! outside address and port, whomever it talks to, and nobody else has them; all flows and pings of a host have one
@@ -12,15 +13,18 @@
 
 mod napt;
 mod pairs;
+mod prefixes;
 
 use super::side::Side;
-use super::{ClickText, Encap, KindCx, NOT_IP4, VLAN_TAGGED, discard};
+use super::{ClickText, Encap, KindCx, NOT_IP, NOT_IP4, VLAN_TAGGED, discard};
 use crate::file::Loc;
 use onefold_nat::MAX_FLOWS;
 use onefold_partition::Transport;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::net::Ipv4Addr;
+
+pub use prefixes::PrefixPair;
 
 /// Ports: 0 inside, 1 outside.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -37,6 +41,9 @@ pub struct Nat {
     pub filtering: Option<Loc<Filtering>>,
     /// One-to-one pairs: `10.0.0.5 = 203.0.113.5`.
     pub one_to_one: Option<Vec<Loc<String>>>,
+    /// IPv6 prefixes inside and those that stand for them outside, without state (NPTv6). Alone, or beside `pool` or
+    /// `one-to-one`, which are of IPv4.
+    pub prefixes: Option<Vec<PrefixPair>>,
     /// Flows from outside that are let in: `tcp 203.0.113.1:80 -> 10.0.0.5:8080`.
     pub forward: Option<Vec<Loc<String>>>,
     /// Inside hosts may reach each other through outside addresses.
@@ -87,14 +94,35 @@ pub enum Filtering {
 impl Nat {
     /// The graph as Click text.
     pub fn click(&self, cx: &mut KindCx<'_>) -> String {
-        match (&self.pool, &self.one_to_one) {
-            (Some(p), None) => self.napt(cx, p),
-            (None, Some(list)) => self.static_pairs(cx, list),
+        match (&self.pool, &self.one_to_one, &self.prefixes) {
+            (Some(p), None, _) => self.napt(cx, p),
+            (None, Some(list), _) => self.static_pairs(cx, list),
+            (None, None, Some(_)) => self.prefixes_alone(cx),
             _ => {
-                cx.error_whole("give either 'pool' (address and port translation) or 'one-to-one'");
+                cx.error_whole(
+                    "give either 'pool' (address and port translation) or 'one-to-one', or 'prefixes' (of IPv6)",
+                );
                 String::new()
             }
         }
+    }
+
+    /// Options that are given and go with `pool` alone.
+    fn given_of_pools(&self) -> impl Iterator<Item = &'static str> {
+        let all = [
+            ("forward", self.forward.is_some()),
+            ("port-range", self.port_range.is_some()),
+            ("tcp-timeout", self.tcp_timeout.is_some()),
+            ("udp-timeout", self.udp_timeout.is_some()),
+            (
+                "tcp-transitory-timeout",
+                self.tcp_transitory_timeout.is_some(),
+            ),
+            ("icmp-timeout", self.icmp_timeout.is_some()),
+            ("mapping", self.mapping.is_some()),
+            ("filtering", self.filtering.is_some()),
+        ];
+        all.into_iter().filter(|a| a.1).map(|a| a.0)
     }
 
     fn is_independent(&self) -> bool {
@@ -145,19 +173,24 @@ impl Nat {
         outside.leave(cx, t, &format!("to_out :: Null -> {ttl}"));
         inside.leave(cx, t, &format!("to_in :: Null -> {ttl}"));
         let arp = [inside.arp(cx, &outside), outside.arp(cx, &inside)];
+        let (other, six, last) = match self.prefixes {
+            Some(_) => (NOT_IP, "12/86dd, ", 4),
+            None => (NOT_IP4, "", 3),
+        };
         for (n, (name, arp)) in ["from_in", "from_out"].iter().zip(arp).enumerate() {
             t.line(format!(
-                "FromDevice({n}) -> e{n} :: Classifier(12/0800, 12/0806, 12/8100, -);"
+                "FromDevice({n}) -> e{n} :: Classifier(12/0800, 12/0806, 12/8100, {six}-);"
             ));
             t.line(format!(
                 "e{n}[0] -> Strip(14) -> CheckIPHeader -> {name} :: Null;"
             ));
             t.line(format!(
-                "e{n}[1] -> {arp}; e{n}[2] -> {}; e{n}[3] -> {};",
+                "e{n}[1] -> {arp}; e{n}[2] -> {}; e{n}[{last}] -> {};",
                 discard(VLAN_TAGGED),
-                discard(NOT_IP4)
+                discard(other)
             ));
         }
+        self.prefix_ways(cx, t, 3, false);
     }
 
     fn forwards<'a>(&'a self, cx: &mut KindCx<'_>) -> Vec<(&'a Loc<String>, Forward)> {

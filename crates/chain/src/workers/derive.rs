@@ -86,6 +86,14 @@ fn by_ports<'a>(
     ways: &[Way<'a>],
     translators: &'a [Translator],
 ) -> Result<(), (&'a Translator, &'static str, &'static str)> {
+    if let Some(t) = translators.iter().find(|t| t.six) {
+        let why = "only ports tell where flows belong, and those of IPv6 stay as they are";
+        return Err((
+            t,
+            why,
+            "translate IPv6 in a chain of its own, or use one worker",
+        ));
+    }
     for w in ways {
         let (a, b) = w.ends;
         // what is handed out last is seen at the other end
@@ -298,8 +306,8 @@ fn asks(chain: &Chain, links: &Links, at: &str) -> bool {
             return false;
         };
         // of a NAT or a load balancer at an interface
-        let own = format!("{}/arpq{}", f.name, at.port);
-        if chain.graph.find(&own).is_some() {
+        let own = ["arpq", "ndq"].map(|e| format!("{}/{e}{}", f.name, at.port));
+        if own.iter().any(|e| chain.graph.find(e).is_some()) {
             return true;
         }
         if f.kind == "router" || f.kind == "click" {

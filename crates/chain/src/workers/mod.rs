@@ -56,6 +56,8 @@ pub(crate) struct Translator {
     pub hairpin: bool,
     /// What it forwards it does not hand out.
     pub reserves: bool,
+    /// It rewrites addresses of IPv6, and leaves ports as they are.
+    pub six: bool,
 }
 
 /// What it rewrites.

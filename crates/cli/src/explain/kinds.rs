@@ -62,6 +62,7 @@ pub fn of_class(class: &str) -> Counted {
         }
         c if c.contains("Counter") || c == "FlowMonitor" => As("count"),
         "ConnTrack" => As("classify"),
+        "ConnDstNat" | "ConnSrcNat" | "IP6PrefixTranslate" => As("rewrite"),
         _ => As("other"),
     }
 }

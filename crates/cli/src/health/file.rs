@@ -106,7 +106,8 @@ mod tests {
 
     #[test]
     fn a_line_for_each_server() {
-        let text = "# maintenance\n10.0.0.1 down # until noon\n\n  10.0.0.2:80 down\n10.0.0.3 down\n10.0.0.3:81 up\n";
+        let text = "# maintenance\n10.0.0.1 down # until noon\n\n  10.0.0.2:80 down\n10.0.0.3 down\n10.0.0.3:81 up\n\
+                    2001:db8::1 down\n[2001:db8::2]:80 down\n";
         let said = Said::parse(text).unwrap();
         for (who, up) in [
             ("10.0.0.1", false),
@@ -117,6 +118,9 @@ mod tests {
             ("10.0.0.3:80", false),
             ("10.0.0.3:81", true),
             ("10.0.0.4", true),
+            ("[2001:db8::1]:80", false),
+            ("[2001:db8:0::2]:80", false),
+            ("2001:db8::2", true),
         ] {
             assert_eq!(said.is_up(&server(who)), up, "{who}");
         }

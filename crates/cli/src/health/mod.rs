@@ -14,7 +14,7 @@ use onefold_chain::{Chain, HealthPlan, HealthServer};
 use probe::{Attempt, Tried};
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -355,7 +355,7 @@ impl Thread {
     }
 
     /// Begins tries; those that nothing has to be waited for.
-    fn begin(&mut self, due: Vec<(Key, SocketAddrV4, Duration)>) -> Vec<(Key, Tried)> {
+    fn begin(&mut self, due: Vec<(Key, SocketAddr, Duration)>) -> Vec<(Key, Tried)> {
         let mut done = Vec::new();
         for (key, to, timeout) in due {
             match probe::begin(key, to, timeout) {
@@ -387,7 +387,7 @@ impl Thread {
 }
 
 /// Tries that are due, and are under way from now on.
-fn due(state: &mut State, now: Instant) -> Vec<(Key, SocketAddrV4, Duration)> {
+fn due(state: &mut State, now: Instant) -> Vec<(Key, SocketAddr, Duration)> {
     let State { plans, servers, .. } = state;
     let mut due = Vec::new();
     for plan in plans.iter() {
@@ -405,7 +405,7 @@ fn due(state: &mut State, now: Instant) -> Vec<(Key, SocketAddrV4, Duration)> {
                 continue;
             };
             known.next = None;
-            due.push((key, SocketAddrV4::new(server.address, port), probe.timeout));
+            due.push((key, SocketAddr::new(server.address, port), probe.timeout));
         }
     }
     due

@@ -6,7 +6,7 @@
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 use std::io;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -34,9 +34,13 @@ pub struct Attempt<K> {
 ///
 /// # Errors
 /// What came of it, if that is known at once.
-pub fn begin<K>(key: K, to: SocketAddrV4, timeout: Duration) -> Result<Attempt<K>, (K, Tried)> {
+pub fn begin<K>(key: K, to: SocketAddr, timeout: Duration) -> Result<Attempt<K>, (K, Tried)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = match socket_with(AddressFamily::INET, SocketType::STREAM, flags, None) {
+    let family = match to {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let socket = match socket_with(family, SocketType::STREAM, flags, None) {
         Ok(s) => s,
         Err(e) => return Err((key, Tried::Unable(e.into()))),
     };
@@ -119,9 +123,9 @@ pub fn wait<K>(attempts: &mut Vec<Attempt<K>>, longest: Duration) -> io::Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::{Ipv4Addr, TcpListener};
+    use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 
-    fn tried(to: SocketAddrV4, timeout: Duration) -> Tried {
+    fn tried(to: SocketAddr, timeout: Duration) -> Tried {
         let mut all = match begin((), to, timeout) {
             Ok(a) => vec![a],
             Err(((), t)) => return t,
@@ -137,12 +141,15 @@ mod tests {
 
     #[test]
     fn somebody_listens_or_nobody() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port());
-        let long = Duration::from_secs(20);
-        assert!(matches!(tried(to, long), Tried::Answered));
-        drop(listener);
-        assert!(matches!(tried(to, long), Tried::Failed(why) if why.contains("refused")));
+        for own in ["127.0.0.1:0", "[::1]:0"] {
+            let listener = TcpListener::bind(own).unwrap();
+            let to = listener.local_addr().unwrap();
+            let long = Duration::from_secs(20);
+            assert!(matches!(tried(to, long), Tried::Answered), "{own}");
+            drop(listener);
+            let failed = matches!(tried(to, long), Tried::Failed(why) if why.contains("refused"));
+            assert!(failed, "{own}");
+        }
     }
 
     #[test]
@@ -151,7 +158,7 @@ mod tests {
         let listener = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
         bind(&listener, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
         listen(&listener, 0).unwrap();
-        let to: SocketAddrV4 = getsockname(&listener).unwrap().try_into().unwrap();
+        let to: SocketAddr = getsockname(&listener).unwrap().try_into().unwrap();
         // whom nobody takes out of the queue is there until it is full: then the kernel answers nobody
         let mut why = None;
         for _ in 0..8 {

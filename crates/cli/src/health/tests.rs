@@ -16,7 +16,7 @@ fn plan(servers: &[u16], probe: bool, file: Option<PathBuf>) -> HealthPlan {
         servers: servers
             .iter()
             .map(|port| HealthServer {
-                address: Ipv4Addr::LOCALHOST,
+                address: Ipv4Addr::LOCALHOST.into(),
                 port: Some(*port),
             })
             .collect(),

@@ -5,20 +5,61 @@ use crate::edge::Edge;
 use crate::running::PATIENCE;
 use onefold_testing::net::Net;
 use std::cell::Cell;
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::time::{Duration, Instant};
 
-const VIP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(198, 18, 0, 80), 80);
 const MAC: &str = "02:00:00:00:bb:01";
 
-/// The server's address, and where it listens.
-fn server(n: u8) -> SocketAddrV4 {
-    SocketAddrV4::new(Ipv4Addr::new(10, 0, 9, n), 8080)
+/// A version of IP: the balancer's address, and the networks of clients and servers, whose hosts are 1, 2 ...
+#[derive(Clone, Copy)]
+struct Version {
+    /// What `ip` is told in front of the rest.
+    ip: &'static str,
+    vip: &'static str,
+    clients: &'static str,
+    servers: &'static str,
+    /// Lengths of the clients' prefix, and of a single address.
+    lengths: (u8, u8),
+    /// Behind an address that is added.
+    added: &'static str,
+}
+
+const V4: Version = Version {
+    ip: "-4",
+    vip: "198.18.0.80",
+    clients: "10.0.8.",
+    servers: "10.0.9.",
+    lengths: (24, 32),
+    added: "",
+};
+const V6: Version = Version {
+    ip: "-6",
+    vip: "2001:db8:80::80",
+    clients: "2001:db8:8::",
+    servers: "2001:db8:9::",
+    lengths: (64, 128),
+    added: "nodad",
+};
+
+fn end(address: &str, port: u16) -> SocketAddr {
+    let address: IpAddr = address.parse().expect("an address");
+    SocketAddr::new(address, port)
+}
+
+impl Version {
+    /// The server's address, and where it listens.
+    fn server(self, n: u8) -> SocketAddr {
+        end(&format!("{}{n}", self.servers), 8080)
+    }
+    fn client(self, port: u16) -> SocketAddr {
+        end(&format!("{}1", self.clients), port)
+    }
 }
 
 /// Clients in `a`, the balancer in `o`, servers in `b`; their addresses are `o`'s, too, for its probes.
 struct Farm {
     edge: Edge,
+    of: Version,
     servers: [UdpSocket; 2],
     file: std::path::PathBuf,
     /// Of the next client.
@@ -26,21 +67,38 @@ struct Farm {
 }
 
 impl Farm {
-    fn start(name: &str, policy: &str) -> Option<Farm> {
+    fn start(name: &str, policy: &str, of: Version) -> Option<Farm> {
         let net = Net::new(&["a", "o", "b"])?;
         net.pair(("a", "va"), ("o", "oa"));
         net.pair(("b", "vb"), ("o", "ob"));
         net.ip("b", &format!("link set vb address {MAC}"));
-        net.ip("a", "addr add 10.0.8.1/24 dev va");
-        net.ip("a", "route add 198.18.0.80 dev va");
-        net.ip("a", &format!("neigh add 198.18.0.80 lladdr {MAC} dev va"));
-        net.ip("b", "route add 10.0.8.0/24 dev vb");
+        let Version {
+            ip,
+            vip,
+            clients,
+            added,
+            ..
+        } = of;
+        let (net_length, host) = of.lengths;
+        let ip = |host: &str, args: String| net.ip(host, &format!("{ip} {args}"));
+        ip(
+            "a",
+            format!("addr add {clients}1/{net_length} dev va {added}"),
+        );
+        ip("a", format!("route add {vip} dev va"));
+        ip("a", format!("neigh add {vip} lladdr {MAC} dev va"));
+        let network = match of.ip {
+            "-4" => format!("{clients}0"),
+            _ => clients.to_string(),
+        };
+        ip("b", format!("route add {network}/{net_length} dev vb"));
         for n in [1, 2] {
-            net.ip("b", &format!("addr add 10.0.9.{n}/32 dev vb"));
-            net.ip("o", &format!("addr add 10.0.9.{n}/32 dev lo"));
+            let server = of.server(n).ip();
+            ip("b", format!("addr add {server}/{host} dev vb {added}"));
+            ip("o", format!("addr add {server}/{host} dev lo {added}"));
         }
         let servers = [1, 2].map(|n| {
-            let s = net.within("b", || UdpSocket::bind(server(n)).expect("its address"));
+            let s = net.within("b", || UdpSocket::bind(of.server(n)).expect("its address"));
             s.set_nonblocking(true).expect("a socket");
             s
         });
@@ -49,10 +107,12 @@ impl Farm {
         std::fs::write(&file, "# all are up\n").expect("a file");
         let chain = folder.join("chain.yaml");
         let text = format!(
-            "functions:\n  lb:\n    load-balancer:\n      address: 198.18.0.80\n      ports: [80]\n      \
-             policy: {policy}\n      servers:\n        - {{ address: 10.0.9.1, port: 8080 }}\n        \
-             - {{ address: 10.0.9.2, port: 8080 }}\n      health: {{ file: servers, probe: tcp, interval: 0.1, \
-             rise: 2, fall: 2 }}\nports: {{ clients: \"lb[0]\", servers: \"lb[1]\" }}\n"
+            "functions:\n  lb:\n    load-balancer:\n      address: \"{vip}\"\n      ports: [80]\n      \
+             policy: {policy}\n      servers:\n        - {{ address: \"{}\", port: 8080 }}\n        \
+             - {{ address: \"{}\", port: 8080 }}\n      health: {{ file: servers, probe: tcp, interval: 0.1, \
+             rise: 2, fall: 2 }}\nports: {{ clients: \"lb[0]\", servers: \"lb[1]\" }}\n",
+            of.server(1).ip(),
+            of.server(2).ip()
         );
         std::fs::write(&chain, text).expect("a file");
         let chain = chain.display().to_string();
@@ -66,6 +126,7 @@ impl Farm {
         let edge = Edge::of(net, folder, &args, "all");
         Some(Farm {
             edge,
+            of,
             servers,
             file,
             port: Cell::new(2000),
@@ -73,16 +134,15 @@ impl Farm {
     }
 
     fn listen(&self, n: u8) -> TcpListener {
+        let at = self.of.server(n);
         let net = &self.edge.net;
-        net.within("o", || TcpListener::bind(server(n)).expect("its address"))
+        net.within("o", || TcpListener::bind(at).expect("its address"))
     }
 
     /// So many new clients, of ports that nobody has had before: their flows are new.
     fn clients(&self, n: usize) -> Vec<UdpSocket> {
-        let one = |port| {
-            let own = SocketAddrV4::new(Ipv4Addr::new(10, 0, 8, 1), port);
-            UdpSocket::bind(own).expect("a socket")
-        };
+        let of = self.of;
+        let one = |port| UdpSocket::bind(of.client(port)).expect("a socket");
         let each = (0..n).map(|_| {
             let port = self.port.get();
             self.port.set(port + 1);
@@ -99,7 +159,8 @@ impl Farm {
     fn reaches(&self, client: &UdpSocket) -> u8 {
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {
-            client.send_to(b"hello", VIP).expect("it leaves");
+            let vip = end(self.of.vip, 80);
+            client.send_to(b"hello", vip).expect("it leaves");
             let sent = Instant::now();
             // again, as the first one may be lost
             while sent.elapsed() < Duration::from_secs(2) {
@@ -135,20 +196,21 @@ impl Farm {
     }
 }
 
-fn servers_come_and_go(name: &str, policy: &str) {
-    let Some(mut farm) = Farm::start(name, policy) else {
+fn servers_come_and_go(name: &str, policy: &str, of: Version) {
+    let Some(mut farm) = Farm::start(name, policy, of) else {
         return;
     };
+    let [one, two] = [1, 2].map(|n| of.server(n).to_string());
     // nobody listens: both are down soon, and new flows go nowhere
     for n in [1, 2] {
-        let down = format!("server 10.0.9.{n}:8080 down: Connection refused");
+        let down = format!("server {} down: Connection refused", of.server(n));
         if !farm.edge.onefold.said().iter().any(|l| l.contains(&down)) {
             farm.edge.onefold.wait_for(&down);
         }
     }
     let (first, second) = (farm.listen(1), farm.listen(2));
     for n in [1, 2] {
-        let up = format!("server 10.0.9.{n}:8080 up");
+        let up = format!("server {} up", of.server(n));
         if !farm.edge.onefold.said().iter().any(|l| l.contains(&up)) {
             farm.edge.onefold.wait_for(&up);
         }
@@ -163,7 +225,7 @@ fn servers_come_and_go(name: &str, policy: &str) {
     drop(second);
     farm.edge
         .onefold
-        .wait_for("server 10.0.9.2:8080 down: Connection refused");
+        .wait_for(&format!("server {two} down: Connection refused"));
     farm.new_ones_go_to(&[1]);
     assert_eq!(farm.reached(&clients), before, "established flows stay");
     let v = farm.edge.status();
@@ -180,30 +242,31 @@ fn servers_come_and_go(name: &str, policy: &str) {
     assert!(farm.reached(&farm.clients(20)).iter().all(|s| *s == 1));
     assert_eq!(farm.reached(&clients), before, "established flows stay");
     let _second = farm.listen(2);
-    farm.edge.onefold.wait_for("server 10.0.9.2:8080 up");
+    farm.edge.onefold.wait_for(&format!("server {two} up"));
     farm.new_ones_go_to(&[1, 2]);
 
     // a file says so
-    std::fs::write(&farm.file, "10.0.9.1 down # maintenance\n").expect("a file");
+    let said = format!("{} down # maintenance\n", of.server(1).ip());
+    std::fs::write(&farm.file, said).expect("a file");
     farm.edge
         .onefold
-        .wait_for("server 10.0.9.1:8080 down: its file says so");
+        .wait_for(&format!("server {one} down: its file says so"));
     farm.new_ones_go_to(&[2]);
     assert_eq!(farm.reached(&clients), before, "established flows stay");
     std::fs::write(&farm.file, "").expect("a file");
     farm.edge
         .onefold
-        .wait_for("server 10.0.9.1:8080 up: its file says so");
+        .wait_for(&format!("server {one} up: its file says so"));
 
     // one is drained
     farm.new_ones_go_to(&[1, 2]);
-    farm.edge.json(&["backend", "drain", "10.0.9.1:8080"]);
+    farm.edge.json(&["backend", "drain", &one]);
     let new = farm.reached(&farm.clients(40));
     assert!(new.iter().all(|s| *s == 2), "at once: {new:?}");
     assert_eq!(farm.reached(&clients), before, "established flows stay");
-    let o = farm.edge.ask(&["backend", "drain", "10.0.9.1:8080"]);
+    let o = farm.edge.ask(&["backend", "drain", &one]);
     assert_eq!(o.status.code(), Some(2), "it is drained already");
-    farm.edge.json(&["backend", "resume", "10.0.9.1:8080"]);
+    farm.edge.json(&["backend", "resume", &one]);
     farm.new_ones_go_to(&[1, 2]);
     assert_eq!(farm.reached(&clients), before, "established flows stay");
     let v = farm.edge.onefold.stop();
@@ -214,10 +277,20 @@ fn servers_come_and_go(name: &str, policy: &str) {
 
 #[test]
 fn servers_come_and_go_by_maglev() {
-    servers_come_and_go("servers-maglev", "maglev");
+    servers_come_and_go("servers-maglev", "maglev", V4);
 }
 
 #[test]
 fn servers_come_and_go_in_turn() {
-    servers_come_and_go("servers-in-turn", "round-robin");
+    servers_come_and_go("servers-in-turn", "round-robin", V4);
+}
+
+#[test]
+fn servers_of_ipv6_come_and_go_by_maglev() {
+    servers_come_and_go("servers6-maglev", "maglev", V6);
+}
+
+#[test]
+fn servers_of_ipv6_come_and_go_in_turn() {
+    servers_come_and_go("servers6-in-turn", "round-robin", V6);
 }

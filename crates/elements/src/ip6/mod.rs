@@ -1,4 +1,5 @@
-//! IPv6: header checks, look-ups, hop limit, ICMPv6 errors and echo, neighbor discovery.
+//! IPv6: header checks, look-ups, hop limit, ICMPv6 errors and echo, neighbor discovery, translation of
+//! prefixes.
 
 mod filter;
 mod header;
@@ -6,6 +7,8 @@ mod icmp6_error;
 mod lookup;
 pub(crate) mod neighbor;
 mod ping;
+mod prefix_map;
+mod prefix_translate;
 #[cfg(test)]
 mod testpkt;
 
@@ -32,6 +35,7 @@ pub const CLASSES: &[ElementClass] = &[
     neighbor::IP6_ND_ADVERTISER,
     neighbor::IP6_ND_SOLICITOR,
     ping::ICMP6_PING_RESPONDER,
+    prefix_translate::IP6_PREFIX_TRANSLATE,
 ];
 
 /// A view of the IPv6 header that the network header annotation points at.

@@ -209,7 +209,7 @@ impl ConnTable {
 
     /// Does nobody want to know of each packet which one it is?
     pub fn gives_leases(&self) -> bool {
-        !self.settings.translates && !self.settings.marks
+        !self.settings.wants_each()
     }
 
     /// A lease on the connection of a packet that has just left it as it was, with this hint.

@@ -14,6 +14,9 @@
 //! - then `random` (or `random-fully`): any port, whatever the packet has; `persistent`: the source alone decides which
 //!   address.
 //!
+//! In the place of a range of ConnDstNat the name of a [ConnBalancer](super::conn_balancer) may stand, which then chooses
+//! one of its servers.
+//!
 //! What a connection's first packet became, its later ones become, and replies and ICMP errors are translated back,
 //! whatever the rules say by then. Packets that are of no connection (invalid, untracked) pass as they are. Fragments
 //! are dropped at ConnDstNat: they are not put together here, and would get out untranslated. So are ICMP redirects
@@ -24,7 +27,9 @@
 //! Source: Linux, net/netfilter/nf_nat_core.c; what is not the same is listed at [`super::choose`].
 
 use super::apply::{quotes_enough, redirects, write};
+use super::conn_balancer;
 use super::headers::is_fragment;
+use super::key::Ends;
 use super::range::{Range, Side};
 use super::table::{ConnTable, millis};
 use super::table_user::{NO_TABLE, finish, uses_table};
@@ -32,9 +37,10 @@ use super::translate::Rewrite;
 use onefold_element::args::{AnyArg, Args};
 use onefold_element::model::{Model, ModelCx};
 use onefold_element::{
-    ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, Port, StateId,
+    ConfigCx, ConfigError, ConfigErrors, Cx, Effect, ElemId, Element, ElementClass, Port, StateId,
     StateStore,
 };
+use onefold_nat::{BalancedFlow, Balancer};
 use onefold_packet::{Packet, Pkt};
 
 /// `ConnDstNat`.
@@ -67,14 +73,25 @@ const MAX_RANGES: usize = 1 << 16;
 const FRAGMENT: &str = "a fragment: only whole packets are translated";
 /// Of ICMP redirects.
 const REDIRECT: &str = "a redirect about a translated connection";
+/// Of first packets.
+const NO_SERVER: &str = "all servers are down";
 /// Of ICMP errors.
 const CUT: &str = "an ICMP error that quotes too little to be translated";
+
+/// What first packets that come to an input become.
+#[derive(Debug, Clone, Copy)]
+enum Goal {
+    /// One of these.
+    Range(Range),
+    /// What this ConnBalancer chooses.
+    Server(ElemId),
+}
 
 #[derive(Debug, Clone)]
 struct ConnNat {
     side: Side,
     table: StateId,
-    ranges: Vec<Range>,
+    goals: Vec<Goal>,
 }
 
 impl ConnNat {
@@ -82,12 +99,42 @@ impl ConnNat {
         Box::new(ConnNat {
             side,
             table: NO_TABLE,
-            ranges: Vec::new(),
+            goals: Vec::new(),
         })
     }
-}
 
-impl ConnNat {
+    /// Reads a range, or the name of a balancer.
+    fn goal(&self, text: &str, cx: &ConfigCx<'_>) -> Result<Goal, String> {
+        let class = |e: ElemId| cx.classes.get(e.0 as usize).map_or("", String::as_str);
+        let balancer = cx.find_element(text);
+        match balancer.filter(|e| class(*e) == conn_balancer::CLASS) {
+            Some(_) if self.side == Side::Src => {
+                Err("servers are destinations: a balancer goes with ConnDstNat".into())
+            }
+            Some(e) => Ok(Goal::Server(e)),
+            None => Range::parse(text).map(Goal::Range),
+        }
+    }
+
+    /// What the packet in hand is to become, if it comes to an input that says so.
+    ///
+    /// # Errors
+    /// There is no server for it.
+    fn range(&self, goal: Option<&Goal>, store: &mut StateStore) -> Result<Option<Range>, ()> {
+        let balancer = match goal {
+            None => return Ok(None),
+            Some(Goal::Range(r)) => return Ok(Some(*r)),
+            Some(Goal::Server(e)) => store.published_by(*e),
+        };
+        let table = store.get::<ConnTable>(self.table);
+        // of a connection that is known, that says where it goes
+        let Some(ends) = table.and_then(|t| t.in_hand.first_ends()) else {
+            return Ok(None);
+        };
+        let balancer = balancer.and_then(|id| store.get_mut::<Balancer>(id));
+        let server = balancer.and_then(|b| b.choose(&flow(&ends)));
+        server.map(|s| Some(Range::of(s))).ok_or(())
+    }
     /// Why an ICMP error about a translated connection is dropped, as by `nf_nat_icmp_reply_translation`.
     fn refuses(
         &self,
@@ -113,20 +160,20 @@ impl Element for ConnNat {
         let name: Option<AnyArg> = args.mandatory("TABLE");
         let rest = args.rest();
         let mut errors = Vec::new();
-        self.ranges.clear();
+        self.goals.clear();
         for (index, text) in rest {
-            match Range::parse(text) {
-                Ok(r) => self.ranges.push(r),
+            match self.goal(text, cx) {
+                Ok(g) => self.goals.push(g),
                 Err(why) => errors.push(ConfigError::at(index, "RANGE", why)),
             }
         }
         let inputs = cx.ninputs.saturating_sub(1);
-        if self.ranges.len() > MAX_RANGES {
+        if self.goals.len() > MAX_RANGES {
             errors.push(ConfigError::new(format!("more than {MAX_RANGES} ranges")));
-        } else if inputs != self.ranges.len() && errors.is_empty() {
+        } else if inputs != self.goals.len() && errors.is_empty() {
             errors.push(ConfigError::new(format!(
                 "{inputs} inputs behind the first one, and {} ranges: there must be one for each",
-                self.ranges.len()
+                self.goals.len()
             )));
         }
         self.table = finish(args, name, cx, errors, |t| t.settings.translates = true)?;
@@ -145,12 +192,19 @@ impl Element for ConnNat {
         }
         let now = millis(cx.now);
         // input k belongs to argument k, as the table's name is argument 0
-        let range = port.checked_sub(1).and_then(|k| self.ranges.get(k));
+        let goal = port.checked_sub(1).and_then(|k| self.goals.get(k));
+        let argument = goal.map(|_| port);
+        let Ok(range) = self.range(goal, cx.store) else {
+            cx.decide(argument, || NO_SERVER.to_string());
+            cx.drop(p, NO_SERVER);
+            return;
+        };
         let elem = cx.elem;
         let Cx { store, host, .. } = cx;
-        let rewrite = store
-            .get_mut::<ConnTable>(self.table)
-            .and_then(|t| t.translate_in_hand(self.side, range, now, &mut || host.random(elem)));
+        let rewrite = store.get_mut::<ConnTable>(self.table).and_then(|t| {
+            let random = &mut || host.random(elem);
+            t.translate_in_hand(self.side, range.as_ref(), now, random)
+        });
         let why = self.refuses(&rewrite, &p, cx.store);
         if let Some(why) = why {
             cx.decide(None, || why.to_string());
@@ -166,7 +220,7 @@ impl Element for ConnNat {
                 let (to, v6) = (r.to.dst.address, r.to.v6);
                 note_destination(&mut p, &to, v6);
             }
-            cx.decide(range.map(|_| port), || {
+            cx.decide(argument, || {
                 let (key, flipped) = r.to.key();
                 match r.error {
                     true => format!("an error about {}", key.text(!flipped)),
@@ -174,12 +228,26 @@ impl Element for ConnNat {
                 }
             });
         } else {
-            cx.decide(range.map(|_| port), || "stays as it is".to_string());
+            cx.decide(argument, || "stays as it is".to_string());
         }
         cx.emit(0, p);
     }
 
     uses_table!(table);
+}
+
+/// What a server is chosen by.
+fn flow(e: &Ends) -> BalancedFlow {
+    let number = |a: &[u8; 16]| match e.v6 {
+        true => u128::from_be_bytes(*a),
+        false => u128::from(u32::from_be_bytes([a[0], a[1], a[2], a[3]])),
+    };
+    BalancedFlow {
+        source: number(&e.src.address),
+        destination: number(&e.dst.address),
+        ports: (e.src.port, e.dst.port),
+        protocol: e.protocol,
+    }
 }
 
 /// Who looks for a route goes by the annotation.

@@ -4,7 +4,8 @@
 //! its state (new, established, related, invalid, untracked). Its connection is entered in the table only when it has
 //! passed the rules: at a [ConnConfirm](conn_confirm) behind them; a packet that is dropped leaves no connection. The
 //! Where rules translate addresses, a [ConnDstNat](conn_nat) in front of the rules and a ConnSrcNat behind them do it
-//! as the connection says; a [ConnStatus](conn_status) tells packets apart behind them. Marks that rules give to
+//! as the connection says, and a [ConnBalancer](conn_balancer) may choose among servers; a [ConnStatus](conn_status) tells
+//! packets apart behind them. Marks that rules give to
 //! connections are asked for by [ConnMark](conn_mark) and set by ConnSetMark. The table itself is a
 //! [ConnTable](conn_table), which both name; [`table`] is what it holds, [`headers`] what is read of packets, [`tcp`]
 //! the state machine of TCP.
@@ -16,6 +17,7 @@ mod apply;
 mod batch;
 mod choose;
 pub mod class;
+mod conn_balancer;
 mod conn_confirm;
 mod conn_mark;
 mod conn_nat;
@@ -25,6 +27,7 @@ mod conn_track;
 mod headers;
 mod key;
 mod range;
+pub(crate) mod rename;
 mod report;
 mod settings;
 mod table;
@@ -46,6 +49,7 @@ pub const CLASSES: &[ElementClass] = &[
     conn_confirm::CONN_CONFIRM,
     conn_nat::CONN_DST_NAT,
     conn_nat::CONN_SRC_NAT,
+    conn_balancer::CONN_BALANCER,
     conn_status::CONN_STATUS,
     conn_mark::CONN_MARK,
     conn_mark::CONN_SET_MARK,

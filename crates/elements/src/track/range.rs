@@ -93,6 +93,19 @@ impl Range {
         }
     }
 
+    /// This address and port; a port of 0 is one that stays.
+    pub fn of((address, port): (IpAddr, u16)) -> Range {
+        let one = bytes(address);
+        Range {
+            addresses: Addresses::Range(one, one),
+            ports: (port != 0).then_some((port, port)),
+            offset: None,
+            random: false,
+            persistent: false,
+            v6: Some(address.is_ipv6()),
+        }
+    }
+
     /// Reads the text.
     ///
     /// # Errors

@@ -30,6 +30,16 @@ pub(super) struct Settings {
     pub translates: bool,
     /// Elements ask for connections' marks, or set them.
     pub marks: bool,
+    /// Elements change addresses of packets between tracker and ConnConfirm.
+    pub renames: bool,
+}
+
+impl Settings {
+    /// Does somebody want to know of each packet which one it is?
+    #[inline]
+    pub fn wants_each(&self) -> bool {
+        self.translates || self.marks || self.renames
+    }
 }
 
 /// Connections in a table unless CAPACITY is given: what Linux has with 4 GiB and more.
@@ -71,6 +81,7 @@ impl Default for Settings {
             capacity: DEFAULT_CAPACITY as usize,
             translates: false,
             marks: false,
+            renames: false,
         };
         for (to, (_, seconds)) in s.timeouts_mut().into_iter().zip(TIMEOUTS) {
             *to = seconds * 1000;

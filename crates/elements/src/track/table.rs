@@ -142,7 +142,10 @@ impl ConnTable {
             Seen::Untracked => Found::Is(ConnClass::without(ConnState::Untracked), None),
             Seen::Invalid(_) => Found::Is(ConnClass::without(ConnState::Invalid), None),
             Seen::Error { key, flipped } => self.error(key, *flipped, now),
-            Seen::Packet(p) => self.packet(p, now),
+            Seen::Packet(p) => {
+                self.in_hand.arrives(p);
+                self.packet(p, now)
+            }
         };
         match found {
             Found::Is(c, _) => {
@@ -376,7 +379,7 @@ impl ConnTable {
         may: impl Fn(ConnClass) -> bool,
     ) -> Option<u32> {
         // elements behind want to know of every packet which one it is
-        if self.settings.translates || self.settings.marks {
+        if self.settings.wants_each() {
             return None;
         }
         let i = hint.wrapping_sub(1);

@@ -11,7 +11,7 @@ pub(super) const TRACKING: &str = "connection tracking";
 pub(super) const NO_TABLE: StateId = StateId(u32::MAX);
 
 /// Finds the table that an element names.
-fn table_of(text: &str, cx: &ConfigCx<'_>) -> Result<StateId, ConfigError> {
+pub(super) fn table_of(text: &str, cx: &ConfigCx<'_>) -> Result<StateId, ConfigError> {
     let class =
         |e: onefold_element::ElemId| cx.classes.get(e.0 as usize).map_or("", String::as_str);
     let found = cx.find_element(text).filter(|e| class(*e) == "ConnTable");

@@ -133,6 +133,10 @@ pub(super) struct InHand {
     /// Of one that would begin with it: its packet, and the mark that it has got so far.
     first: Option<(ConnKey, bool)>,
     mark: u32,
+    /// How it arrived.
+    arrived: Option<(ConnKey, bool)>,
+    /// How it is now, if somebody has given it other addresses.
+    renamed: Option<(ConnKey, bool)>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -179,12 +183,27 @@ impl InHand {
         matches!(self.about, About::Known { error: true, .. })
     }
 
+    /// The ends, as they have been decided so far, of a packet that may be the first one of a connection.
+    pub fn first_ends(&self) -> Option<Ends> {
+        match self.about {
+            About::First { new, .. } => Some(new),
+            _ => None,
+        }
+    }
+
     /// The next packet comes.
     #[inline]
     pub fn put_down(&mut self) {
         self.class = None;
         self.about = About::Nothing;
         (self.record, self.first, self.mark) = (None, None, 0);
+        (self.arrived, self.renamed) = (None, None);
+    }
+
+    /// A packet is tracked.
+    #[inline]
+    pub fn arrives(&mut self, p: &Tracked) {
+        self.arrived = Some((p.key, p.flipped));
     }
 
     /// Was this packet found to be of no connection in the table, when it was tracked, and has it not been entered yet?
@@ -282,9 +301,30 @@ impl ConnTable {
         true
     }
 
+    /// Somebody has given a packet other addresses, outside of its connection: if it is the one in hand, it is known by
+    /// them from now on. What it was `before` is that of the packet as it came there.
+    pub(super) fn rename(&mut self, before: &Seen, p: &Packet) {
+        let known = self.in_hand.renamed.or(self.in_hand.arrived);
+        if let (Seen::Packet(before), Seen::Packet(now)) = (before, of_packet(p, false))
+            && known == Some((before.key, before.flipped))
+        {
+            self.in_hand.renamed = Some((now.key, now.flipped));
+        }
+    }
+
     /// Reads a packet that may be the one in hand. If it is, and begins a connection, its checksum has been found right
-    /// when it was tracked.
+    /// when it was tracked. One that has been given other addresses is what it was when it arrived.
     pub(super) fn read_again(&self, p: &Packet) -> Seen {
+        if let (Some(renamed), Some((key, flipped))) = (self.in_hand.renamed, self.in_hand.arrived)
+            && let Seen::Packet(now) = of_packet(p, false)
+            && (now.key, now.flipped) == renamed
+        {
+            return Seen::Packet(Tracked {
+                key,
+                flipped,
+                ..now
+            });
+        }
         let first = self.in_hand.first;
         match first.map(|first| (first, of_packet(p, false))) {
             Some((first, Seen::Packet(t))) if (t.key, t.flipped) == first => Seen::Packet(t),

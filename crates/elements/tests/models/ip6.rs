@@ -32,6 +32,7 @@ pub fn plans() -> Vec<Plan> {
         ]),
         ip6(vec![s("IP6Mirror", "", 1, 1)]).plain_punts(1000),
         ip6(vec![s("IP6Encap", "udp, ::1, ::2", 1, 1)]).plain_punts(1000),
+        ip6(prefixes()),
         ip6(vec![
             s("ICMP6PingResponder", "", 1, 1),
             s("ICMP6PingResponder", "2001:db8::1", 1, 2),
@@ -76,5 +77,25 @@ pub fn plans() -> Vec<Plan> {
                  or dst port 80), deny tcp[300:1] == 3, 1 tcp",
             ),
         ]),
+    ]
+}
+
+/// IP6PrefixTranslate: prefixes of which the subnet, or a word behind it, makes up for the change.
+fn prefixes() -> Vec<Subject> {
+    let s = |config: &str, outputs| Subject::new("IP6PrefixTranslate", config, 1, outputs);
+    vec![
+        s("SOURCE, 2001:db8::/48 fd01:203:405::/48", 1),
+        s("SOURCE, 2001:db8::/48 fd01:203:405::/48", 2),
+        s(
+            "DESTINATION, 2001:db8::/61 fd01:203:405:100::/61, 2001:db8::/32 3fff:1::/32",
+            2,
+        ),
+        s("DESTINATION, 2001:db8::/40 2001:db8::/40", 1),
+        s("SOURCE, 2001:db8::/32 fd00:1::/64", 2),
+        s("SOURCE, 2001:db8::/48 fd01:203:405::/48, NETFILTER true", 1),
+        s(
+            "DESTINATION, fd00::/20 2001:db8:0:8::/61, NETFILTER true",
+            1,
+        ),
     ]
 }

@@ -13,7 +13,7 @@ const PLAIN: &[&str] = &[
     "CheckICMPHeader", "CheckIP6Header", "CheckIPHeader", "CheckIPHeader2", "CheckLength", "CheckPaint",
     "CheckTCPHeader", "CheckUDPHeader", "Classifier", "ConnConfirm", "ConnTrack", "Counter", "DecIP6HLIM",
     "DecIPTTL", "DirectIPLookup", "Discard", "DropBroadcasts", "EtherEncap", "EtherRewrite", "FlowMonitor",
-    "FromDevice", "GetIP6Address", "GetIPAddress", "HostEtherFilter", "IP6Filter", "IPClassifier", "IPFilter",
+    "FromDevice", "GetIP6Address", "GetIPAddress", "HostEtherFilter", "IP6Filter", "IP6PrefixTranslate", "IPClassifier", "IPFilter",
     "IPFragmenter", "IPGWOptions", "LinearIPLookup", "LookupIP6Route", "MarkEtherHeader", "MarkIPHeader", "NFLink",
     "Null", "Paint", "PaintSwitch", "PaintTee", "PayloadFilter", "RadixIPLookup", "RangeIPLookup", "RateCheck",
     "RatedSplitter", "SortedIPLookup", "StaticIPLookup", "Strip", "StripEtherVLANHeader", "Tee", "ToDevice", "Unstrip",

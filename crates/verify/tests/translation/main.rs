@@ -3,6 +3,7 @@
 //! all must do the same.
 
 mod balancer;
+mod balancer6;
 mod bindings;
 mod errors;
 #[path = "../examples/mod.rs"]
@@ -10,6 +11,8 @@ mod examples;
 mod fragments;
 mod one_to_one;
 mod packets;
+mod packets6;
+mod prefixes;
 mod requirements;
 mod rulesets;
 

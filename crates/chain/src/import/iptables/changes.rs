@@ -24,6 +24,7 @@ pub(super) fn target<'b>(
         "DSCP" => header(code_point(family, it)),
         "TTL" | "HL" => header(hops(name, family, it)),
         "TCPMSS" => header(segment_size(family, interfaces, it)),
+        "SNPT" | "DNPT" => header(prefixes(name, family, it)),
         "MARK" | "CONNMARK" => mark(name, it).map(|c| vec![c]),
         "NOTRACK" => Ok(vec![Change::Untrack]),
         "CT" => untracked(it).map(|()| vec![Change::Untrack]),
@@ -154,6 +155,31 @@ fn hops<'b>(
     Ok(headers::hops(family, how, n))
 }
 
+/// `SNPT --src-pfx fd00:1::/48 --dst-pfx 2001:db8:1::/48`; DNPT the same of destinations.
+fn prefixes<'b>(
+    name: &str,
+    family: Family,
+    it: &mut impl Iterator<Item = &'b str>,
+) -> Result<String, String> {
+    if family == Family::V4 {
+        return Err(format!("target '{name}' is for IPv6"));
+    }
+    let (mut from, mut to) = (None, None);
+    while let Some(w) = it.next() {
+        let end = match w {
+            "--src-pfx" => &mut from,
+            "--dst-pfx" => &mut to,
+            _ => return Err(format!("option '{w}' of target '{name}' is not supported")),
+        };
+        let v = it.next();
+        *end = Some(v.ok_or_else(|| format!("expected a value behind '{w}'"))?);
+    }
+    match (from, to) {
+        (Some(from), Some(to)) => headers::prefixes(name == "SNPT", from, to),
+        _ => Err(format!("target '{name}' needs '--src-pfx' and '--dst-pfx'")),
+    }
+}
+
 /// `TCPMSS --set-mss 1400`, `--clamp-mss-to-pmtu`.
 fn segment_size<'b>(
     family: Family,
@@ -260,7 +286,38 @@ mod tests {
             assert_eq!(of(text), Ok(vec![Change::Header(element.into())]));
         }
         assert_eq!(of("CT --notrack"), Ok(vec![Change::Untrack]));
+        let names = Interfaces::default();
+        let six = |text: &str| {
+            let mut words = text.split_whitespace();
+            target(words.next().unwrap(), (Family::V6, &names), &mut words).unwrap()
+        };
+        for (text, element) in [
+            (
+                "SNPT --src-pfx fd00:1::/48 --dst-pfx 2001:db8::/48",
+                "IP6PrefixTranslate(SOURCE, fd00:1::/48 2001:db8::/48, NETFILTER true)",
+            ),
+            (
+                "DNPT --dst-pfx fd00:1::/64 --src-pfx 2001:db8::/60",
+                "IP6PrefixTranslate(DESTINATION, 2001:db8::/60 fd00:1::/64, NETFILTER true)",
+            ),
+        ] {
+            assert_eq!(six(text), Ok(vec![Change::Header(element.into())]));
+        }
         for (bad, why) in [
+            ("SNPT --src-pfx fd00::/48", "--dst-pfx"),
+            ("SNPT --src-pfx fd00::/48 --dst-pfx 2001:db8::/65", "64"),
+            (
+                "SNPT --src-pfx fd00::1/48 --dst-pfx 2001:db8::/48",
+                "behind",
+            ),
+            ("DNPT --src-pfx 10.0.0.0/8 --dst-pfx 2001:db8::/48", "IPv6"),
+            ("DNPT --to fd00::/48", "--to"),
+        ] {
+            let e = six(bad).unwrap_err();
+            assert!(e.contains(why), "{bad}: {e}");
+        }
+        for (bad, why) in [
+            ("SNPT --src-pfx fd00::/48 --dst-pfx fd01::/48", "for IPv6"),
             ("CT --helper ftp", "helpers"),
             ("CT --zone 1", "--zone"),
             ("CT", "--notrack"),

@@ -1,6 +1,10 @@
 //! What is said of rules that are not understood.
 
 use super::tests::wrong;
+use super::{Request, parse};
+use crate::import::chains::Interfaces;
+use crate::import::rule::Traffic;
+use crate::import::terms::Family;
 
 #[test]
 fn messages_begin_with_what_is_wrong() {
@@ -80,4 +84,36 @@ fn all_that_is_wrong_is_said_at_once() {
         let is = |t: &&String| t.contains(said) && t.contains(at);
         assert!(told.iter().any(|t| is(&t)), "{said} {at}: {told:#?}");
     }
+}
+
+/// Prefixes without connections, and connections that are translated: one of both.
+#[test]
+fn prefixes_beside_a_table_nat_are_refused() {
+    let interfaces = Interfaces {
+        inside: Some("lan0".into()),
+        outside: Some("wan0".into()),
+        ..Interfaces::default()
+    };
+    let request = Request {
+        family: Family::V6,
+        chain: None,
+        interfaces: &interfaces,
+        host: false,
+        traffic: Traffic::Forwarded,
+    };
+    let read = |more: &str| {
+        let text = format!(
+            "*mangle\n:POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -s fd00::/48 -o wan0 -j SNPT --src-pfx fd00::/48 \
+             --dst-pfx 2001:db8::/48\nCOMMIT\n{more}*filter\n:FORWARD DROP [0:0]\n-A FORWARD -m conntrack --ctstate \
+             ESTABLISHED -j ACCEPT\n-A FORWARD -j ACCEPT\nCOMMIT\n"
+        );
+        parse(&text, &request)
+    };
+    assert!(read("").is_ok());
+    let nat = "*nat\n:POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -o wan0 -j MASQUERADE\nCOMMIT\n";
+    let e = read(nat).unwrap_err();
+    assert!(
+        e[0].0 == 3 && e[0].1.contains("beside a table nat"),
+        "{e:?}"
+    );
 }

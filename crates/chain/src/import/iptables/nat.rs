@@ -114,17 +114,24 @@ fn options<'b>(name: &str, it: &mut impl Iterator<Item = &'b str>) -> Result<Nat
     Ok(NatTarget::Range(format!("{addresses}{ports}{words}")))
 }
 
-/// A network, with the length of its prefix or a mask in the place of it.
+/// A network, with the length of its prefix or a mask in the place of it; an address is a network of its own.
 fn prefix(v: &str) -> Result<String, String> {
-    let (a, len) = v.split_once('/').unwrap_or((v, "32"));
-    let len = match len.parse::<std::net::Ipv4Addr>() {
-        Ok(mask) if u32::from(mask).leading_ones() == u32::from(mask).count_ones() => {
-            u32::from(mask).leading_ones().to_string()
-        }
-        Ok(_) => return Err(format!("'{v}': the mask is no prefix")),
-        Err(_) => len.to_string(),
+    let Some((a, len)) = v.split_once('/') else {
+        let bits = if v.contains(':') { 128 } else { 32 };
+        return Ok(format!("{v}/{bits}"));
     };
-    Ok(format!("{a}/{len}"))
+    let ones = match len.parse::<IpAddr>() {
+        Ok(IpAddr::V4(mask)) => (u32::from(mask).leading_ones(), u32::from(mask).count_ones()),
+        Ok(IpAddr::V6(mask)) => (
+            u128::from(mask).leading_ones(),
+            u128::from(mask).count_ones(),
+        ),
+        Err(_) => return Ok(format!("{a}/{len}")),
+    };
+    match ones {
+        (first, all) if first == all => Ok(format!("{a}/{first}")),
+        _ => Err(format!("'{v}': the mask is no prefix")),
+    }
 }
 
 /// `ADDRESS[-ADDRESS][:PORT[-PORT[/BASE]]]`, IPv6 addresses in brackets where ports follow: addresses and ports as

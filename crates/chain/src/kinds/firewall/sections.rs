@@ -9,7 +9,7 @@
 use super::Line;
 use super::lists::{Lists, Passage, list};
 use super::stages::for_groups;
-use crate::import::{Asked, Onward, Section, Sections, Step};
+use crate::import::{Asked, Onward, Section, Sections, Step, translates_prefixes};
 use crate::kinds::connections::Group;
 use crate::kinds::{ClickText, KindCx, discard};
 
@@ -172,6 +172,7 @@ impl LineList {
             todo: Vec::new(),
             known: vec![false; self.more.len() + 1],
             edges: Vec::new(),
+            tracks: cx.tracks,
         };
         if self.entries.len() <= 1 {
             let to = w.section(self.entries.first().map_or(0, |e| e.1));
@@ -219,6 +220,16 @@ impl LineList {
     }
 }
 
+/// The element that changes a header. One that gives packets other addresses says so to who tracks connections.
+fn changed(element: &str, tracks: bool) -> String {
+    match element.strip_suffix(')') {
+        Some(text) if tracks && translates_prefixes(element) => {
+            format!("{text}, TRACKED connections)")
+        }
+        _ => element.to_string(),
+    }
+}
+
 /// A list while it is written.
 struct Writer<'a> {
     list: &'a LineList,
@@ -228,6 +239,8 @@ struct Writer<'a> {
     todo: Vec<usize>,
     known: Vec<bool>,
     edges: Vec<String>,
+    /// The function tracks connections.
+    tracks: bool,
 }
 
 impl Writer<'_> {
@@ -288,7 +301,7 @@ impl Writer<'_> {
             way.extend(steps.iter().map(|s| match s {
                 Step::Mark(n) => format!("Paint({n})"),
                 Step::ConnectionMark(m) => format!("ConnSetMark(connections, {m})"),
-                Step::Header(element) => element.to_string(),
+                Step::Header(element) => changed(element, self.tracks),
             }));
         }
         let goal = match (l.onward.as_ref().and_then(|o| o.section), self.exits) {

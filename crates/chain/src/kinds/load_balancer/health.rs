@@ -6,7 +6,7 @@ use crate::file::Loc;
 use crate::kinds::KindCx;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use std::time::Duration;
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Health {
-    /// A file with a line `ADDRESS[:PORT] down` (or `up`) for each server; those that are not in it are up. It is read
-    /// again when it changes.
+    /// A file with a line `ADDRESS[:PORT] down` (or `up`, IPv6 `[ADDRESS]:PORT`) for each server; those that are not in
+    /// it are up. It is read again when it changes.
     pub file: Option<Loc<String>>,
     /// Servers are tried.
     pub probe: Option<Loc<ProbeKind>>,
@@ -58,7 +58,7 @@ pub struct HealthPlan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HealthServer {
     /// Its address.
-    pub address: Ipv4Addr,
+    pub address: IpAddr,
     /// Where it listens, if it has a port of its own.
     pub port: Option<u16>,
 }
@@ -66,7 +66,7 @@ pub struct HealthServer {
 impl std::fmt::Display for HealthServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.port {
-            Some(port) => write!(f, "{}:{port}", self.address),
+            Some(port) => write!(f, "{}", SocketAddr::new(self.address, port)),
             None => write!(f, "{}", self.address),
         }
     }
@@ -75,11 +75,7 @@ impl std::fmt::Display for HealthServer {
 impl std::str::FromStr for HealthServer {
     type Err = ();
     fn from_str(text: &str) -> Result<HealthServer, ()> {
-        let (address, port) = match text.split_once(':') {
-            Some((a, p)) => (a, Some(p.parse::<u16>().map_err(drop)?)),
-            None => (text, None),
-        };
-        let address = address.parse().map_err(drop)?;
+        let (address, port) = super::end_of(text).ok_or(())?;
         Ok(HealthServer { address, port })
     }
 }

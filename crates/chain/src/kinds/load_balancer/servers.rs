@@ -3,7 +3,7 @@
 use super::{LoadBalancer, Policy, Server};
 use crate::kinds::{ClickText, KindCx};
 use onefold_click::source::Span;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Most servers.
 const MAX_SERVERS: usize = 1024;
@@ -18,7 +18,7 @@ const MAX_IDENTITIES: u32 = 4096;
 pub(super) struct Checked {
     /// Its number in the chain file.
     number: usize,
-    pub address: Ipv4Addr,
+    pub address: IpAddr,
     pub port: Option<u16>,
     pub weight: u32,
     at: Span,
@@ -28,7 +28,7 @@ impl Checked {
     /// As `backend` takes it.
     pub fn name(&self) -> String {
         match self.port {
-            Some(port) => format!("{}:{port}", self.address),
+            Some(port) => SocketAddr::new(self.address, port).to_string(),
             None => self.address.to_string(),
         }
     }
@@ -56,8 +56,9 @@ impl Policy {
 }
 
 impl LoadBalancer {
-    /// Those that take new flows; what is wrong with others is told. `None`: there is nothing to go on with.
-    pub(super) fn checked(&self, cx: &mut KindCx<'_>) -> Option<Vec<Checked>> {
+    /// Those that take new flows, of the version of IP that the balancer's own address is of; what is wrong with others
+    /// is told. `None`: there is nothing to go on with.
+    pub(super) fn checked(&self, cx: &mut KindCx<'_>, six: bool) -> Option<Vec<Checked>> {
         if self.servers.is_empty() || self.servers.len() > MAX_SERVERS {
             cx.error_whole("a load balancer has 1 to 1024 servers");
             return None;
@@ -65,7 +66,7 @@ impl LoadBalancer {
         let mut all: Vec<Checked> = Vec::new();
         let mut wrong = false;
         for (number, s) in self.servers.iter().enumerate() {
-            match self.check(number, s, cx) {
+            match self.check((number, six), s, cx) {
                 None => wrong = true,
                 Some(c) if c.weight == 0 => {}
                 Some(c) => all.push(c),
@@ -80,11 +81,33 @@ impl LoadBalancer {
         Some(all)
     }
 
-    fn check(&self, number: usize, s: &Server, cx: &mut KindCx<'_>) -> Option<Checked> {
-        let Ok(address) = s.address.value.parse::<Ipv4Addr>() else {
-            let text = format!("expected an IPv4 address, found '{}'", s.address.value);
-            cx.error(&s.address, text);
-            return None;
+    fn check(
+        &self,
+        (number, six): (usize, bool),
+        s: &Server,
+        cx: &mut KindCx<'_>,
+    ) -> Option<Checked> {
+        let (version, other) = if six {
+            ("IPv6", "IPv4")
+        } else {
+            ("IPv4", "IPv6")
+        };
+        let address = match s.address.value.parse::<IpAddr>() {
+            Ok(a) if a.is_ipv6() == six => a,
+            Ok(_) => {
+                let text = format!(
+                    "'{}' is an {other} address, and the balancer's own is an {version} one: servers are of the same \
+                     version of IP; put those of the other one behind a balancer of their own",
+                    s.address.value
+                );
+                cx.error(&s.address, text);
+                return None;
+            }
+            Err(_) => {
+                let text = format!("expected an {version} address, found '{}'", s.address.value);
+                cx.error(&s.address, text);
+                return None;
+            }
         };
         let (weight, most) = (s.weight(), self.policy.max_weight());
         if let Some(w) = s.weight.as_ref().filter(|w| w.value > most) {
@@ -105,6 +128,38 @@ impl LoadBalancer {
             weight,
             at: cx.at(&s.address),
         })
+    }
+
+    /// The element `servers` of IPv6: a ConnBalancer.
+    pub(super) fn balancer6(&self, servers: &[Checked], cx: &mut KindCx<'_>, t: &mut ClickText) {
+        let policy = match self.policy {
+            Policy::RoundRobin => "round-robin",
+            Policy::SourceHash => "source-hash, SEED 0xbeef",
+            Policy::Maglev => "maglev",
+        };
+        let sum = servers.iter().map(|s| s.weight).sum::<u32>();
+        if self.policy == Policy::SourceHash && sum > MAX_IDENTITIES {
+            cx.error_whole(format!(
+                "the weights of servers chosen by source-hash add up to {MAX_IDENTITIES} at most"
+            ));
+            return;
+        }
+        by_flow(servers, cx);
+        t.line(format!("servers :: ConnBalancer({policy},"));
+        let size = self
+            .table
+            .as_ref()
+            .map(|size| (cx.at(size), format!("SIZE {}", size.value)));
+        let each = servers.iter().map(|s| {
+            let text = format!("{} {} {}", s.name(), s.weight, s.number);
+            (s.at, text)
+        });
+        let lines: Vec<(Span, String)> = each.chain(size).collect();
+        for (i, (at, l)) in lines.iter().enumerate() {
+            let comma = if i + 1 < lines.len() { "," } else { "" };
+            t.line_at(cx.reader, *at, format!("{l}{comma}"));
+        }
+        t.line(");");
     }
 
     /// The element `servers`.

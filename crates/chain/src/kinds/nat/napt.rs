@@ -339,6 +339,7 @@ impl Nat {
             }),
             hairpin: self.hairpin,
             reserves: self.is_independent(),
+            six: self.prefixes.is_some(),
         });
         let Share { worker, workers } = cx.reader.share;
         if workers == 1 {

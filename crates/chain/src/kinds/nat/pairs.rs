@@ -9,22 +9,8 @@ use std::net::Ipv4Addr;
 
 impl Nat {
     pub(super) fn static_pairs(&self, cx: &mut KindCx<'_>, list: &[Loc<String>]) -> String {
-        for (what, given) in [
-            ("forward", self.forward.is_some()),
-            ("port-range", self.port_range.is_some()),
-            ("tcp-timeout", self.tcp_timeout.is_some()),
-            ("udp-timeout", self.udp_timeout.is_some()),
-            (
-                "tcp-transitory-timeout",
-                self.tcp_transitory_timeout.is_some(),
-            ),
-            ("icmp-timeout", self.icmp_timeout.is_some()),
-            ("mapping", self.mapping.is_some()),
-            ("filtering", self.filtering.is_some()),
-        ] {
-            if given {
-                cx.error_whole(format!("'{what}' goes with 'pool', not with 'one-to-one'"));
-            }
+        for what in self.given_of_pools() {
+            cx.error_whole(format!("'{what}' goes with 'pool', not with 'one-to-one'"));
         }
         let pairs = pairs(cx, list);
         if list.is_empty() {
@@ -34,6 +20,9 @@ impl Nat {
             return String::new();
         }
         cx.translates(Kind::Pairs);
+        if let Some(t) = cx.reader.translators.last_mut() {
+            t.six = self.prefixes.is_some();
+        }
         let mut t = ClickText::new();
         // Input i: from inside for pair i; input n+i: from outside for pair i.
         t.line("rw :: IPAddrPairRewriter(");
