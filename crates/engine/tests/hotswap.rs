@@ -264,3 +264,22 @@ fn monitors_are_replaced_under_flows_that_are_known() {
         }
     }
 }
+
+/// What people have said of servers holds for those that are in the new list, too, wherever they are there.
+#[test]
+fn who_is_down_stays_down_where_the_list_of_servers_changes() {
+    let mapper = "m :: RoundRobinIPMapper(LIST);
+        FromDevice(a) -> CheckIPHeader -> [0] rw :: IPRewriter(m, drop) -> ToDevice(b); rw[1] -> ToDevice(a);";
+    let text = |list: &str| mapper.replace("LIST", list);
+    let before = "- - 5.0.0.1 - 0 1, - - 5.0.0.2 - 0 1";
+    let after = "- - 5.0.0.4 - 0 1, - - 5.0.0.1 - 0 1, - - 5.0.0.2 - 0 1";
+    let mut old = build(&text(before), ms(1));
+    old.write_handler("m.down", "5.0.0.2").unwrap();
+    let mut new = build(&text(after), ms(1));
+    new.take_state(&mut old);
+    assert_eq!(new.read_handler("m.down").unwrap(), "5.0.0.2\n");
+    // and not for one that has gone
+    let mut last = build(&text("- - 5.0.0.4 - 0 1, - - 5.0.0.1 - 0 1"), ms(1));
+    last.take_state(&mut new);
+    assert_eq!(last.read_handler("m.down").unwrap(), "");
+}

@@ -199,9 +199,16 @@ impl State for Balancer {
         {
             *next = *before % self.turns.len().max(1);
         }
+        self.take_settings(old);
+        Takes::Done
+    }
+    /// Who is down, by address.
+    fn take_settings(&mut self, old: &dyn State) {
+        let Some(old) = old.as_any().downcast_ref::<Balancer>() else {
+            return;
+        };
         let was_down: Vec<ServerEnd> = old.servers().filter(|s| s.1).map(|s| s.0).collect();
         self.down = self.servers.iter().map(|s| was_down.contains(s)).collect();
-        Takes::Done
     }
     fn scope(&self) -> Scope {
         self.choice.scope()

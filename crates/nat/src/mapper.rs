@@ -187,7 +187,7 @@ fn five_tuple(flow: FlowId, map: u16) -> [u64; 2] {
 }
 
 impl State for Mapper {
-    /// Whose turn it is, and which servers are down, wherever they are in the new list; the patterns are the new graph's.
+    /// Whose turn it is, and which servers are down; the patterns are the new graph's.
     fn take_state(&mut self, old: &mut dyn State, _: &dyn Fn(ElemId) -> Option<ElemId>) -> Takes {
         let Some(old) = old.as_any_mut().downcast_mut::<Mapper>() else {
             return Takes::Nothing;
@@ -197,11 +197,18 @@ impl State for Mapper {
         {
             *next = *before;
         }
+        self.take_settings(old);
+        Takes::Done
+    }
+    /// Which servers are down.
+    fn take_settings(&mut self, old: &dyn State) {
+        let Some(old) = old.as_any().downcast_ref::<Mapper>() else {
+            return;
+        };
         let before = old.leads.iter().zip(&old.down).filter(|(_, down)| **down);
         let down: HashSet<ServerAddr> = before.filter_map(|(to, _)| *to).collect();
         let is_down = |to: &Option<ServerAddr>| to.is_some_and(|to| down.contains(&to));
         self.down = self.leads.iter().map(is_down).collect();
-        Takes::Done
     }
     fn scope(&self) -> Scope {
         self.choice.scope()

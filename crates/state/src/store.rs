@@ -36,6 +36,10 @@ pub trait State: Any + Send {
     ) -> Takes {
         Takes::Whole
     }
+    /// `old` is what this state was in the graph that this one's graph replaces, of an element of the same name and
+    /// class whose configuration has changed: takes what people have set while it ran, as far as it means something
+    /// still. Nothing, unless a state says otherwise.
+    fn take_settings(&mut self, _old: &dyn State) {}
     /// See [`StateStore::get_mut`].
     fn as_any_mut(&mut self) -> &mut dyn Any;
     /// See [`StateStore::get`].
@@ -119,6 +123,13 @@ impl StateStore {
             }
             Some(Takes::Done) => true,
             Some(Takes::Nothing) | None => false,
+        }
+    }
+    /// State `id` takes what people have set in `from`'s `old`; see [`State::take_settings`].
+    pub fn take_settings(&mut self, id: StateId, from: &StateStore, old: StateId) {
+        let mine = self.states.get_mut(id.0 as usize);
+        if let (Some(mine), Some(old)) = (mine, from.states.get(old.0 as usize)) {
+            mine.take_settings(old.as_ref());
         }
     }
     /// The state, if it has this type.

@@ -69,6 +69,7 @@ impl Graph {
         };
         taken.lost = same.lost(old);
         self.take_shared(old, &same);
+        self.take_settings(old, &same);
         for (from, to) in same.pairs() {
             self.take_element(old, from, to);
         }
@@ -110,6 +111,19 @@ impl Graph {
         let new_number = |e: ElemId| same.new_of.get(&e.0).map(|n| ElemId(*n));
         for (now, before) in pairs {
             (self.store).take_state(now, &mut old.store, before, &new_number);
+        }
+    }
+
+    /// What people have set in states of elements whose configurations have changed.
+    fn take_settings(&mut self, old: &Graph, same: &Same) {
+        let states = |g: &Graph, n: u32| {
+            let elem = g.core.nodes.get(n as usize).and_then(|n| n.elem.as_ref());
+            elem.map_or(Vec::new(), |e| e.states())
+        };
+        for (_, from, to) in &same.changed {
+            for (now, before) in states(self, *to).into_iter().zip(states(old, *from)) {
+                self.store.take_settings(now, &old.store, before);
+            }
         }
     }
 
