@@ -90,8 +90,8 @@ table inet filter {
 ";
 
 /// Prefixes without state (RFC 6296): with prefixes of up to 48 bits the subnet is adjusted, with longer ones a word
-/// behind it. Their packets are not tracked, and all others are. About an identifier of all ones the kernel would send a
-/// Parameter Problem, which is not done here: such packets are dropped before.
+/// behind it. Their packets are not tracked, and all others are. About an identifier of all ones the kernel would send
+/// a Parameter Problem, which is not done here: such packets are dropped before.
 const PREFIXES: &str = "*raw
 :PREROUTING ACCEPT [0:0]
 :OUTPUT ACCEPT [0:0]
@@ -198,7 +198,7 @@ fn translated_prefixes() {
     let with = format!("wan0 }}, {ADDRESSES}");
     let chain = CHAIN
         .replace("wan0 }", &with)
-        .replace("rules-file: FILE, ", "");
+        .replace("rules-file: FILE, ", "rules: [], ");
     // connections are entered as their packets arrived: answers belong to none
     let tracked: String = (PREFIXES.lines().filter(|l| !l.ends_with("NOTRACK")))
         .map(|l| format!("{l}\n"))

@@ -269,7 +269,8 @@ fn monitors_are_replaced_under_flows_that_are_known() {
 #[test]
 fn who_is_down_stays_down_where_the_list_of_servers_changes() {
     let mapper = "m :: RoundRobinIPMapper(LIST);
-        FromDevice(a) -> CheckIPHeader -> [0] rw :: IPRewriter(m, drop) -> ToDevice(b); rw[1] -> ToDevice(a);";
+        FromDevice(a) -> CheckIPHeader -> [0] rw :: IPRewriter(m, drop) -> ToDevice(b);
+        FromDevice(b) -> CheckIPHeader -> [1] rw; rw[1] -> ToDevice(a);";
     let text = |list: &str| mapper.replace("LIST", list);
     let before = "- - 5.0.0.1 - 0 1, - - 5.0.0.2 - 0 1";
     let after = "- - 5.0.0.4 - 0 1, - - 5.0.0.1 - 0 1, - - 5.0.0.2 - 0 1";

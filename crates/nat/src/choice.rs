@@ -27,8 +27,8 @@ pub(crate) enum Picked {
 }
 
 impl Choice {
-    /// One of so many `entries`, of those that are `up`; `source`: the source address, or a hash of it, `flow`: addresses,
-    /// ports and protocol.
+    /// One of so many `entries`, of those that are `up`; `source`: the source address, or a hash of it, `flow`:
+    /// addresses, ports and protocol.
     pub fn next(
         &mut self,
         entries: usize,

@@ -19,8 +19,9 @@
 //! of them: others' packets would wait behind it. Such an NF waits by way: it takes nothing from inputs that lead to
 //! the full ring alone, and goes on with others; where an input leads to several rings, shedding is all there is.
 //!
-//! *Several input rings*: the paper's NFs have one. Here chains that enter by ports of their own have rings of their own
-//! at a shared NF, and are throttled and cleared by these: that of a chain that waits for room further on stays full.
+//! *Several input rings*: the paper's NFs have one. Here chains that enter by ports of their own have rings of their
+//! own at a shared NF, and are throttled and cleared by these: that of a chain that waits for room further on stays
+//! full.
 //!
 //! What the paper does not give is a parameter of [`NfvniceConfig`], with our choice as its default.
 

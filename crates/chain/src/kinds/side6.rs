@@ -102,8 +102,8 @@ impl Side6<'_> {
         ));
     }
 
-    /// IPv6 frames that come in at this side, from `from`: packets begin at `to`; what stays on the link goes to whom it
-    /// is for. `other` is the other side.
+    /// IPv6 frames that come in at this side, from `from`: packets begin at `to`; what stays on the link goes to whom
+    /// it is for. `other` is the other side.
     pub fn arrive(
         &self,
         cx: &KindCx<'_>,

@@ -1,10 +1,11 @@
 //! IP6PrefixTranslate: stateless translation of IPv6 prefixes (NPTv6, RFC 6296).
 //!
 //! `IP6PrefixTranslate(SOURCE, FROM TO, ...)` gives source addresses in a prefix FROM the prefix TO, and
-//! `IP6PrefixTranslate(DESTINATION, ...)` destination addresses; the first pair whose FROM the address has counts. One of
-//! the address's words is adjusted, so that the sum over the address stays what it was: no checksum changes, whatever
-//! the packet carries ([`super::prefix_map`]). With FROM and TO swapped, the other element undoes it. ICMPv6 errors are
-//! about packets of the other direction: the address at the other end of the packet that they quote is translated, too.
+//! `IP6PrefixTranslate(DESTINATION, ...)` destination addresses; the first pair whose FROM the address has counts. One
+//! of the address's words is adjusted, so that the sum over the address stays what it was: no checksum changes,
+//! whatever the packet carries ([`super::prefix_map`]). With FROM and TO swapped, the other element undoes it. ICMPv6
+//! errors are about packets of the other direction: the address at the other end of the packet that they quote is
+//! translated, too.
 //!
 //! Packets whose address has no FROM leave unchanged at output 1, and are dropped if there is none. Those whose address
 //! cannot be mapped are dropped: the subnet 0xffff with prefixes of up to 48 bits, an interface identifier of nothing
@@ -14,9 +15,9 @@
 //! `NETFILTER true` is what the targets SNPT and DNPT of Linux do: there is one pair, and whatever comes is translated,
 //! whether it has FROM or not; the subnet 0xffff is mapped as the subnet 0 is.
 //!
-//! `TRACKED TABLE` is for packets between a ConnTrack and a ConnConfirm of that ConnTable: the connection of a packet that
-//! gets another address stays what it was, so that it is entered as it was before its address was translated. (So it
-//! is in Linux, where its replies belong to no connection for that.)
+//! `TRACKED TABLE` is for packets between a ConnTrack and a ConnConfirm of that ConnTable: the connection of a packet
+//! that gets another address stays what it was, so that it is entered as it was before its address was translated. (So
+//! it is in Linux, where its replies belong to no connection for that.)
 //!
 //! The destination annotation stays as it is: GetIP6Address stands behind where a route is looked for.
 
@@ -149,8 +150,8 @@ impl Ip6PrefixTranslate {
         errors.contains(kind).then_some(at + 8)
     }
 
-    /// The packet that an error quotes becomes what it was, or will be, on the other side: the address that this element
-    /// translates stands at its other end. `Err`: it cannot be mapped.
+    /// The packet that an error quotes becomes what it was, or will be, on the other side: the address that this
+    /// element translates stands at its other end. `Err`: it cannot be mapped.
     fn translate_quote(&self, p: &mut Packet) -> Result<(), DropReason> {
         let Some(at) = header(p).and_then(|h| self.quoted_at(&h)) else {
             return Ok(());

@@ -2,10 +2,11 @@
 //!
 //! `ConnBalancer(POLICY, SERVER WEIGHT ID, ...)` stands in the place of a range in the configuration of a ConnDstNat:
 //! first packets that come to that input get one of the servers as their destination. SERVER is an address, or address
-//! and port (`10.0.0.1:80`, `[2001:db8::1]:80`); without one the port stays. POLICY is `round-robin` (one after the other,
-//! each as often as its WEIGHT), `source-hash` (consistent hashing of the source address: a server has WEIGHT identities
-//! of which ID is the first one, with NODES places each, 100, drawn from SEED) or `maglev` (Maglev hashing of addresses,
-//! ports and protocol: a table of SIZE places, 65537, permutations by SEED). All are of one version of IP.
+//! and port (`10.0.0.1:80`, `[2001:db8::1]:80`); without one the port stays. POLICY is `round-robin` (one after the
+//! other, each as often as its WEIGHT), `source-hash` (consistent hashing of the source address: a server has WEIGHT
+//! identities of which ID is the first one, with NODES places each, 100, drawn from SEED) or `maglev` (Maglev hashing
+//! of addresses, ports and protocol: a table of SIZE places, 65537, permutations by SEED). All are of one version of
+//! IP.
 //!
 //! Handler `down`: the servers that get no new connections; writing it says it of these and no others. Connections that
 //! there are stay. Where all are down, first packets are dropped at the ConnDstNat.

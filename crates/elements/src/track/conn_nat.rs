@@ -14,8 +14,8 @@
 //! - then `random` (or `random-fully`): any port, whatever the packet has; `persistent`: the source alone decides which
 //!   address.
 //!
-//! In the place of a range of ConnDstNat the name of a [ConnBalancer](super::conn_balancer) may stand, which then chooses
-//! one of its servers.
+//! In the place of a range of ConnDstNat the name of a [ConnBalancer](super::conn_balancer) may stand, which then
+//! chooses one of its servers.
 //!
 //! What a connection's first packet became, its later ones become, and replies and ICMP errors are translated back,
 //! whatever the rules say by then. Packets that are of no connection (invalid, untracked) pass as they are. Fragments

@@ -4,8 +4,8 @@
 //! its state (new, established, related, invalid, untracked). Its connection is entered in the table only when it has
 //! passed the rules: at a [ConnConfirm](conn_confirm) behind them; a packet that is dropped leaves no connection. The
 //! Where rules translate addresses, a [ConnDstNat](conn_nat) in front of the rules and a ConnSrcNat behind them do it
-//! as the connection says, and a [ConnBalancer](conn_balancer) may choose among servers; a [ConnStatus](conn_status) tells
-//! packets apart behind them. Marks that rules give to
+//! as the connection says, and a [ConnBalancer](conn_balancer) may choose among servers; a [ConnStatus](conn_status)
+//! tells packets apart behind them. Marks that rules give to
 //! connections are asked for by [ConnMark](conn_mark) and set by ConnSetMark. The table itself is a
 //! [ConnTable](conn_table), which both name; [`table`] is what it holds, [`headers`] what is read of packets, [`tcp`]
 //! the state machine of TCP.

@@ -1,6 +1,6 @@
 //! Other addresses for a packet, given between its tracker and ConnConfirm by somebody who knows no connections
-//! (IP6PrefixTranslate): its connection stays what it was when the packet arrived, as in Linux, where a packet carries its
-//! connection with it.
+//! (IP6PrefixTranslate): its connection stays what it was when the packet arrived, as in Linux, where a packet carries
+//! its connection with it.
 
 use super::headers::{Seen, of_packet};
 use super::table::ConnTable;

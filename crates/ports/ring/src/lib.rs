@@ -308,8 +308,9 @@ impl Packets {
         }
     }
 
-    /// Does an input wait for room further on ([`Packets::wait_by_way`])? Then this sleeps for `most`, or until something
-    /// comes by another one, or `awake`: nobody tells when there is room. If none does, it returns at once, and says so.
+    /// Does an input wait for room further on ([`Packets::wait_by_way`])? Then this sleeps for `most`, or until
+    /// something comes by another one, or `awake`: nobody tells when there is room. If none does, it returns at once,
+    /// and says so.
     pub fn sleep_by_way(&self, most: Duration, awake: impl Fn() -> bool) -> bool {
         let shut = |i| self.ways.is_shut(i);
         if !(0..self.seat.ends().0).any(shut) {

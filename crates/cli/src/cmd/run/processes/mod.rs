@@ -98,7 +98,6 @@ pub fn run(
     let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
     let event: OwnedFd = event.into();
     let (spec, place) = (policy(args, chain), cores::placing(args, chain, &segments)?);
-    let spins = if place.has_spare() { SPINS } else { 0 };
     let launch = Launch {
         memory: fd,
         event: event.try_clone()?,
@@ -106,7 +105,7 @@ pub fn run(
         start: (recorded.filter(|_| !in_real_time)).unwrap_or(clock.origin()),
         clock,
         live: in_real_time,
-        spins,
+        spins: if place.has_spare() { SPINS } else { 0 },
         housekeeping: place.housekeeping,
         quiet: args.quiet,
         recorded: !is_live,
