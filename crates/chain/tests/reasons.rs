@@ -53,11 +53,12 @@ fn functions() -> Vec<String> {
         ),
         one(
             2,
-            "    nat:\n      prefixes:\n        - { inside: \"fd00:1::/48\", outside: \"2001:db8:1::/48\" }\n      hairpin: true",
+            "    nat: { prefixes: [ { inside: \"fd00:1::/48\", outside: \"2001:db8:1::/48\" } ], hairpin: true }",
         ),
         one(
             2,
-            "    nat:\n      pool: 1.0.0.1\n      decrement-ttl: true\n      prefixes: [ { inside: \"fd00:1::/56\", outside: \"2001:db8:1::/56\" } ]",
+            "    nat:\n      pool: 1.0.0.1\n      decrement-ttl: true\n      \
+             prefixes: [ { inside: \"fd00:1::/56\", outside: \"2001:db8:1::/56\" } ]",
         ),
         one(
             2,
@@ -65,7 +66,8 @@ fn functions() -> Vec<String> {
         ),
         one(
             2,
-            "    load-balancer: { address: \"2001:db8::80\", ports: [80], pass-other: false, servers: [ { address: \"2001:db8:3::1\", port: 8 } ] }",
+            "    load-balancer: { address: \"2001:db8::80\", ports: [80], pass-other: false, \
+             servers: [ { address: \"2001:db8:3::1\", port: 8 } ] }",
         ),
         one(
             2,

@@ -11,7 +11,8 @@ use std::net::Ipv6Addr;
 
 /// Patterns of frames that stay on their link: destinations that are multicast or link-local, sources that are
 /// link-local or unspecified, neighbor solicitations and advertisements (whose hop limit says so: RFC 4861 7.1).
-const OF_LINK: &str = "38/ff, 38/fe80%ffc0, 22/fe80%ffc0, 22/00000000000000000000000000000000, 20/3aff 54/87, 20/3aff 54/88";
+const OF_LINK: &str = "38/ff, 38/fe80%ffc0, 22/fe80%ffc0, 22/00000000000000000000000000000000, \
+                       20/3aff 54/87, 20/3aff 54/88";
 /// How many these are.
 const OF_LINK_COUNT: usize = 6;
 /// What is said of them where they go no further.

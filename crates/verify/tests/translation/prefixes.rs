@@ -214,7 +214,8 @@ fn pairs_that_are_wrong() {
         let said = one(inside, outside);
         assert!(said.contains(why), "{said}");
     }
-    let two = "{ inside: \"fd00::/48\", outside: \"2001:db8::/48\" }, { inside: \"fd00:0:0:1::/64\", outside: \"3fff::/64\" }";
+    let two = "{ inside: \"fd00::/48\", outside: \"2001:db8::/48\" }, \
+               { inside: \"fd00:0:0:1::/64\", outside: \"3fff::/64\" }";
     let said = refused(&format!("nat: {{ prefixes: [ {two} ] }}"));
     assert!(
         said.contains("fd00::/48 is in another pair already"),

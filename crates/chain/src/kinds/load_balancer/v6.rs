@@ -12,8 +12,8 @@ use crate::kinds::{ClickText, ICMP_ERRORS6, KindCx, NOT_IP6, VLAN_TAGGED, WRONG_
 use std::net::Ipv6Addr;
 
 /// Connections' time-outs as they are of IPv4; as many connections; wrong checksums stay wrong.
-const TABLE: &str = "connections :: ConnTable(TCP_SYN_SENT 300, TCP_ESTABLISHED 86400, TCP_UNACKNOWLEDGED 300, UDP 300, \
-                     UDP_STREAM 300, CHECKSUM false, CAPACITY 4194304);";
+const TABLE: &str = "connections :: ConnTable(TCP_SYN_SENT 300, TCP_ESTABLISHED 86400, TCP_UNACKNOWLEDGED 300, \
+                     UDP 300, UDP_STREAM 300, CHECKSUM false, CAPACITY 4194304);";
 /// First packets of connections; packets from clients, of connections that there are; what is of another side.
 const FROM_CLIENTS: &str =
     "new.original.unconfirmed, new.original established.original related.original, related";
