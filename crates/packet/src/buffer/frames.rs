@@ -29,7 +29,7 @@ impl Packet {
 
     /// [`Packet::attach`] of `len` bytes behind [`DEFAULT_HEADROOM`], where what stands in front of them is known to be
     /// zero ([`Packet::front_is_clear`] of who had the frame before). Its line is not touched: another core has written
-    /// it, or nobody for long, and to wait for it was a third of what a packet cost that went from process to process.
+    /// it, or nobody for long, and to wait for it was most of what it took to take a packet out of a ring.
     #[inline]
     pub fn attach_cleared(&mut self, frame: Frame, len: usize) {
         self.buf = frame;
