@@ -121,22 +121,30 @@ fn children(of: u32) -> Vec<u32> {
     all
 }
 
-fn descriptors(of: u32) -> usize {
-    std::fs::read_dir(format!("/proc/{of}/fd")).map_or(0, Iterator::count)
+/// What a process has open, as the kernel names it.
+fn descriptors(of: u32) -> Vec<String> {
+    let all = std::fs::read_dir(format!("/proc/{of}/fd"));
+    let names = all.into_iter().flatten().flatten();
+    let names = names.filter_map(|e| std::fs::read_link(e.path()).ok());
+    let mut names: Vec<String> = names.map(|n| n.display().to_string()).collect();
+    names.sort();
+    names
 }
 
-/// Waits until the launcher has no more descriptors than this: what it had of those that are gone it closes when it
-/// comes to it.
-fn descriptors_within(launcher: u32, open: usize) {
+/// What the launcher has open once that is no more than `most`, and among it each function's account of processor
+/// time: it opens and closes files of processes when it comes to it.
+fn settled(launcher: u32, functions: &BTreeMap<String, u32>, most: Option<usize>) -> Vec<String> {
     let begun = Instant::now();
     loop {
-        let now = descriptors(launcher);
-        if now <= open {
-            return;
+        let open = descriptors(launcher);
+        let missing = |id: &&u32| !open.contains(&format!("/proc/{id}/status"));
+        let missing: Vec<&u32> = functions.values().filter(missing).collect();
+        if missing.is_empty() && most.is_none_or(|most| open.len() <= most) {
+            return open;
         }
         assert!(
             begun.elapsed() < PATIENCE,
-            "descriptors of the launcher: {open}, then {now}"
+            "descriptors of the launcher, {most:?} before: {open:?}; without an account: {missing:?}"
         );
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -245,10 +253,10 @@ fn kill_so_many(count: usize, name: &str, measured: bool) -> Option<String> {
     let mut ids = processes(&onefold);
     // each once, and nothing is open any more but what each has
     kill_in_turn(&mut onefold, &mut ids, VICTIMS.len());
-    let open = descriptors(launcher);
+    let open = settled(launcher, &ids, None).len();
     kill_in_turn(&mut onefold, &mut ids, count - VICTIMS.len());
     let seconds = begun.elapsed().as_secs_f64();
-    descriptors_within(launcher, open);
+    settled(launcher, &ids, Some(open));
     load.end();
     steady.end();
     let (load, steady) = (load.said(), steady.said());
