@@ -10,6 +10,10 @@
 //! A port may differ only where each has a reason not to keep the packet's own: another connection of its own has it,
 //! or the same source has another one already. Rules that name a range of ports, or draw them at random, are reason
 //! enough; that a port is of their range is not looked at.
+//!
+//! A port that is drawn may be that of a connection which a reset has ended: that one is gone then. Which one it is, is
+//! drawn, too: where it is gone on one side alone, the other side still has its state, and its packets are not compared
+//! any more until it is gone there as well.
 
 use crate::crowd::Crowd;
 use crate::ends::{Ends, Found, Place, read};
@@ -27,6 +31,8 @@ struct Conn {
     port: usize,
     /// A segment may have ended it: what follows may begin it anew.
     over: bool,
+    /// It is gone on one side.
+    apart: bool,
 }
 
 /// See the module's text. Bound: two tuples for each packet that was sent since the kernel forgot its connections.
@@ -34,8 +40,10 @@ struct Conn {
 pub(crate) struct Chosen {
     /// By the tuple of the chain's first packet.
     connections: HashMap<Ends, Conn>,
-    /// First packets' tuples, by that of replies.
+    /// First packets' tuples, by that of replies; of those that are gone in the chain, none.
     replies: HashMap<Ends, Ends>,
+    /// The same, by that of replies in the kernel.
+    kernel_replies: HashMap<Ends, Ends>,
     /// Tuples of arriving packets that are not the same on both sides.
     to_kernel: HashMap<Ends, Ends>,
     from_kernel: HashMap<Ends, Ends>,
@@ -66,6 +74,7 @@ pub(crate) enum Learnt {
     Drawn,
 }
 
+const TCP: u8 = 6;
 const RST: u8 = 4;
 const SYN: u8 = 2;
 const ACK: u8 = 16;
@@ -134,14 +143,33 @@ impl Chosen {
     pub fn strays(&self, port: usize, frame: &[u8], own: &[IpAddr]) -> bool {
         let key = read(frame).map(|f| arriving(&f));
         let known = key.and_then(|k| Some((k, self.connections.get(&k)?)));
-        let is = |orig: &Ends, a: &IpAddr| match a {
-            IpAddr::V4(a) => !orig.v6 && orig.src.address[..4] == a.octets(),
-            IpAddr::V6(a) => orig.v6 && orig.src.address == a.octets(),
-        };
         known.is_some_and(|(orig, c)| {
-            let itself = own.iter().any(|a| is(&orig, a));
+            let itself = own.iter().any(|a| orig.comes_from(a));
             c.port != port && (itself || c.replies.0.dst != orig.src)
         })
+    }
+
+    /// Does a frame open a connection of TCP from one of the translator's `own` addresses? The kernel drops such a packet
+    /// unless it is told otherwise, and then, where rules translate its destination, it gives up a connection that has
+    /// ended for it (nf_nat_core.c, nf_nat_used_tuple_harder).
+    pub fn opens_from(frame: &[u8], own: &[IpAddr]) -> bool {
+        let opens = |f: &Found| !f.quoted && f.ends.protocol == TCP && f.flags & (SYN | ACK) == SYN;
+        let found = read(frame).filter(opens);
+        found.is_some_and(|f| own.iter().any(|a| f.ends.comes_from(a)))
+    }
+
+    /// Is a frame of a connection that is gone on one side?
+    pub fn is_apart(&self, frame: &[u8]) -> bool {
+        let Some(key) = read(frame).map(|f| arriving(&f)) else {
+            return false;
+        };
+        let owners = [
+            Some(&key),
+            self.replies.get(&key),
+            self.kernel_replies.get(&key),
+        ];
+        let mut all = owners.iter().flatten();
+        all.any(|o| self.connections.get(*o).is_some_and(|c| c.apart))
     }
 
     /// What a frame that came by `port` has left as: `ours` from the chain, `theirs` from the kernel, each one packet.
@@ -183,9 +211,9 @@ impl Chosen {
         if !may {
             return Learnt::Nothing;
         }
-        let same = self.connections.get(&orig).map(|c| c.replies);
+        let before = self.connections.get(&orig).map(|c| c.replies);
         let replies = (ours.inverse(), t.ends.inverse());
-        if same == Some(replies) {
+        if before == Some(replies) {
             return Learnt::Nothing;
         }
         if *ours != t.ends && !self.may_differ((&orig, ours), (&arrives, &t.ends)) {
@@ -196,6 +224,11 @@ impl Chosen {
             self.forget(&answer);
         }
         self.enter(orig, arrives, replies, port);
+        // one side has begun it anew, the other one has gone on, unless this packet begins it anew on both
+        let one = before.is_some_and(|b| (b.0 == replies.0) != (b.1 == replies.1));
+        if let Some(c) = self.connections.get_mut(&orig) {
+            c.apart = one && f.flags & (SYN | ACK) != SYN;
+        }
         match *ours == t.ends {
             true => Learnt::Nothing,
             false => Learnt::Drawn,
@@ -266,6 +299,7 @@ impl Chosen {
     }
 
     fn enter(&mut self, orig: Ends, arrives: Ends, replies: (Ends, Ends), port: usize) {
+        self.evict(&orig, replies);
         self.drop_pair(&replies.0, &replies.1);
         if replies.0 != replies.1 {
             self.to_kernel.insert(replies.0, replies.1);
@@ -275,6 +309,7 @@ impl Chosen {
             *self.taken.entry(t).or_default() += 1;
         }
         self.replies.insert(replies.0, orig);
+        self.kernel_replies.insert(replies.1, orig);
         self.crowd.enter(&replies);
         let over = false;
         let conn = Conn {
@@ -282,8 +317,24 @@ impl Chosen {
             arrived: arrives,
             port,
             over,
+            apart: false,
         };
         self.connections.insert(orig, conn);
+    }
+
+    /// Connections that are over are gone where another one has their ports.
+    fn evict(&mut self, by: &Ends, replies: (Ends, Ends)) {
+        let owners = [
+            self.replies.get(&replies.0).copied(),
+            self.kernel_replies.get(&replies.1).copied(),
+        ];
+        for owner in owners.into_iter().flatten().filter(|o| o != by) {
+            match self.connections.get_mut(&owner) {
+                Some(c) if c.apart => self.forget(&owner),
+                Some(c) if c.over => c.apart = true,
+                _ => {}
+            }
+        }
     }
 
     /// The connection of this first packet is gone on both sides.
@@ -299,6 +350,9 @@ impl Chosen {
                     self.taken.remove(&t);
                 }
             }
+        }
+        if self.kernel_replies.get(&c.replies.1) == Some(orig) {
+            self.kernel_replies.remove(&c.replies.1);
         }
         if self.replies.get(&c.replies.0) == Some(orig) {
             self.replies.remove(&c.replies.0);
@@ -524,6 +578,58 @@ mod tests {
             c.ends(&segment(SERVER, 80, OWN, 7000 + (n - 2), flags));
             assert_eq!(begins(&mut c, 7000 + n - 1, 9000 + n - 1), Learnt::Drawn);
         }
+    }
+
+    #[test]
+    fn what_is_gone_on_one_side_is_told() {
+        let mut c = Chosen::new(true);
+        let out = |port| udp(OWN, port, SERVER, 53);
+        let reply = |port| udp(SERVER, 53, OWN, port);
+        let first = udp(HOST, 4000, SERVER, 53);
+        // while it may be alive, another one with its port is a fault to be seen
+        begins(&mut c, &first, 7000, 9000);
+        begins(&mut c, &udp(OTHER, 1, SERVER, 53), 7001, 9000);
+        assert!(!c.is_apart(&first));
+        let mut c = Chosen::new(true);
+        begins(&mut c, &first, 7000, 9000);
+        c.connections.get_mut(&ends(&first)).unwrap().over = true;
+        begins(&mut c, &udp(OTHER, 2, SERVER, 53), 7002, 9000);
+        assert!(c.is_apart(&first) && c.is_apart(&reply(7000)));
+        assert!(!c.is_apart(&reply(7002)) && !c.is_apart(&udp(OTHER, 2, SERVER, 53)));
+        // once it is gone in the chain, too, it begins anew on both sides
+        begins(&mut c, &udp(OTHER, 3, SERVER, 53), 7000, 9003);
+        assert!(!c.is_apart(&first) && !c.is_apart(&reply(7000)));
+        assert_eq!(begins(&mut c, &first, 7004, 9004), Learnt::Drawn);
+        assert!(!c.is_apart(&first));
+        assert_eq!(to_chain(&c, &out(9004)), out(7004));
+        // gone in the chain alone: whoever writes to the kernel's port meets it there
+        c.connections.get_mut(&ends(&first)).unwrap().over = true;
+        begins(&mut c, &udp(OTHER, 5, SERVER, 53), 7004, 9005);
+        assert!(c.is_apart(&first) && c.is_apart(&reply(9004)));
+        assert!(!c.is_apart(&reply(7004)));
+    }
+
+    #[test]
+    fn one_that_one_side_has_begun_anew_is_told() {
+        let mut c = Chosen::new(true);
+        let first = udp(HOST, 4000, SERVER, 53);
+        begins(&mut c, &first, 7000, 9000);
+        c.connections.get_mut(&ends(&first)).unwrap().over = true;
+        assert_eq!(begins(&mut c, &first, 7000, 9001), Learnt::Drawn);
+        assert!(c.is_apart(&first));
+    }
+
+    #[test]
+    fn what_opens_a_connection_from_an_own_address() {
+        let segment = |from, flags| {
+            let mut tcp = [0; 20];
+            (tcp[12], tcp[13]) = (0x50, flags);
+            frame(from, SERVER, 6, &tcp)
+        };
+        let opens = |f: &[u8]| Chosen::opens_from(f, &[OTHER.into(), OWN.into()]);
+        assert!(opens(&segment(OWN, SYN)));
+        assert!(!opens(&segment(OWN, SYN | ACK)) && !opens(&segment(OWN, ACK)));
+        assert!(!opens(&segment(HOST, SYN)) && !opens(&udp(OWN, 2, SERVER, 53)));
     }
 
     #[test]

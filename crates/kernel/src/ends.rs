@@ -2,6 +2,7 @@
 
 use onefold_packet::checksum;
 use onefold_verify::frame::view;
+use std::net::IpAddr;
 
 const ICMP: u8 = 1;
 const TCP: u8 = 6;
@@ -28,6 +29,14 @@ pub(crate) struct Place {
 }
 
 impl Ends {
+    /// Is this the source's address?
+    pub fn comes_from(&self, address: &IpAddr) -> bool {
+        match address {
+            IpAddr::V4(a) => !self.v6 && self.src.address[..4] == a.octets(),
+            IpAddr::V6(a) => self.v6 && self.src.address == a.octets(),
+        }
+    }
+
     /// Those of packets that answer.
     pub fn inverse(&self) -> Ends {
         let (mut src, mut dst) = (self.dst, self.src);

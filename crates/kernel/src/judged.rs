@@ -2,7 +2,9 @@
 
 use crate::canon::{Form, Way, ends, form, told};
 use crate::chosen::{self, Chosen, Learnt};
-use crate::documented::{self, DRAWN, Known, LIMITED, QUOTED, STRANGER, STRAYS, Sent};
+use crate::documented::{
+    self, APART, DRAWN, Known, LIMITED, OWN_SYN, QUOTED, STRANGER, STRAYS, Sent,
+};
 use crate::ends::{Ends, read};
 use crate::lab::{Lab, Left};
 use crate::trace::Monitor;
@@ -116,6 +118,12 @@ impl SharedLab {
         self.lab.translates()?;
         if self.chosen.strays(port, frame, self.lab.own()) {
             return Some(STRAYS);
+        }
+        if Chosen::opens_from(frame, self.lab.own()) {
+            return Some(OWN_SYN);
+        }
+        if self.chosen.is_apart(frame) {
+            return Some(APART);
         }
         let to = self.chosen.to_kernel(frame);
         (to == chosen::Sent::Stranger).then_some(STRANGER)
