@@ -3,7 +3,8 @@
 //! Source: net/netfilter/nf_conntrack_proto_tcp.c of Linux, `nf_conntrack_tcp_packet` and the table `tcp_conntracks`.
 //! Sequence numbers are not held against windows, as with nf_conntrack_tcp_be_liberal; of resets, the number is held
 //! against what the other side has acknowledged, with nf_conntrack_tcp_ignore_invalid_rst: one that is not the next
-//! byte's leaves a connection established.
+//! byte's leaves a connection established. For that alone, the first segment of a connection that is picked up in the
+//! middle is held against a window: what it acknowledges is hardly ever in it, and counts for nothing.
 
 use super::settings::Settings;
 use onefold_element::FlowLease;
@@ -234,6 +235,8 @@ const CLOSES: u8 = 1;
 const CHALLENGE: u8 = 4;
 /// Both sides have sent SYN.
 const SIMULTANEOUS: u8 = 8;
+/// So far behind the other side's end, at most, an acknowledgement is one (MAXACKCONST of the kernel's).
+const ACK_WINDOW: u32 = 66_000;
 /// The original direction's side has acknowledged something; shifted by one, the other.
 const ACKED: u8 = 16;
 
@@ -264,6 +267,12 @@ impl Machine {
         }
         m.last = Kind::None;
         m.enter(state, s, false, &mut noted);
+        // Of a connection that is picked up in the middle, nobody knows yet what the other side has sent: the kernel
+        // takes its end to be 0, and what its window does not have, if any, for no acknowledgement (tcp_in_window)
+        if state != State::SynSent && s.ack.wrapping_neg() > ACK_WINDOW {
+            m.flags &= !ACKED;
+            noted.acks[0] = 0;
+        }
         Some((m, noted, m.stays(false, settings)))
     }
 

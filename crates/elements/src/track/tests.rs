@@ -200,6 +200,43 @@ fn a_connection_of_tcp_from_syn_to_the_last_ack() {
 }
 
 #[test]
+fn what_the_first_segment_of_a_picked_up_connection_acknowledges() {
+    let there = |flags, seq, ack| packet(false, (1, 2), 6, &tcp((1000, 80), flags, seq, ack, 0));
+    let back = |flags, seq, ack| packet(false, (2, 1), 6, &tcp((80, 1000), flags, seq, ack, 0));
+    // as Linux does: a reset need not have the number that the first segment acknowledges, unless that is by chance in
+    // the window of somebody who has sent nothing
+    let cases = [
+        (1, "CLOSE"),
+        (0x4000_0000, "CLOSE"),
+        (0x8000_0000, "CLOSE"),
+        (0, "ESTABLISHED"),
+        (0u32.wrapping_sub(66_000), "ESTABLISHED"),
+        (0u32.wrapping_sub(66_001), "CLOSE"),
+    ];
+    for (ack, state) in cases {
+        let mut r = Rig::new();
+        for p in [there(ACK, 9, ack), back(ACK, ack, 9), back(ACK, ack, 9)] {
+            r.pass(&p);
+        }
+        assert_eq!(r.state(&back(RST, 7, 0)), "established reply");
+        let line = format!("{state} seen-reply assured 10\n");
+        assert!(r.text().contains(&line), "{ack}: {}", r.text());
+    }
+    // a later one's number counts
+    let mut r = Rig::new();
+    for p in [
+        there(ACK, 9, 1),
+        back(ACK, 1, 9),
+        back(ACK, 1, 9),
+        there(ACK, 9, 1),
+    ] {
+        r.pass(&p);
+    }
+    assert_eq!(r.state(&back(RST, 7, 0)), "established reply");
+    assert!(r.text().contains("ESTABLISHED seen-reply assured 10\n"));
+}
+
+#[test]
 fn tcp_that_is_out_of_step() {
     let mut r = Rig::new();
     let there = |flags, seq, ack| packet(false, (1, 2), 6, &tcp((1000, 80), flags, seq, ack, 0));
