@@ -244,7 +244,9 @@ pub(crate) fn form(f: &Function, cx: &mut KindCx<'_>) -> Option<KernelForm> {
     if let Some(k) = &f.router {
         return router(k, cx).map(KernelForm::Router);
     }
+    let nat64 = f.nat.as_ref().is_some_and(|n| n.nat64.is_some());
     let kind = [
+        ("NAT64, which Linux has not of its own,", nat64),
         ("a nat function", f.nat.is_some()),
         ("a load balancer", f.load_balancer.is_some()),
         ("a dpi function", f.dpi.is_some()),

@@ -14,6 +14,24 @@ use std::path::Path;
 const MAC: &str = "mac: \"02:00:00:00:00:01\"";
 const GATEWAY: &str = "gateway-mac: \"02:00:00:00:00:02\"";
 
+/// Translators of IPv6: of prefixes, and to IPv4, without and with the ICMP errors that the function says of its own
+/// accord.
+fn translators6() -> [String; 3] {
+    let pool = "pool: 1.0.0.1, nat64: { prefix: \"64:ff9b::/96\" }";
+    let encap = "encap-outside: { mac: \"02:00:00:00:00:01\", next-hop: \"02:00:00:00:00:02\" }";
+    let prefixes = "prefixes: [ { inside: \"fd00:1::/48\", outside: \"2001:db8:1::/48\" } ]";
+    [
+        prefixes.to_string(),
+        pool.to_string(),
+        format!("{pool}, {encap}"),
+    ]
+    .map(|nat| {
+        format!(
+            "name: one\nfunctions:\n  f:\n    nat: {{ {nat}, hairpin: true }}\nports:\n  p0: f[0]\n  p1: f[1]\n"
+        )
+    })
+}
+
 /// Chains of one function, with what changes their graphs.
 fn functions() -> Vec<String> {
     let one = |ports: usize, function: &str| {
@@ -50,10 +68,6 @@ fn functions() -> Vec<String> {
         one(
             2,
             "    nat:\n      pool: 1.0.0.1\n      hairpin: true\n      forward:\n        - tcp 1.0.0.1:80 -> 10.0.0.5:8080\n      tcp-timeout: 7",
-        ),
-        one(
-            2,
-            "    nat: { prefixes: [ { inside: \"fd00:1::/48\", outside: \"2001:db8:1::/48\" } ], hairpin: true }",
         ),
         one(
             2,
@@ -107,6 +121,7 @@ fn functions() -> Vec<String> {
         ),
     ];
     // what leaves at an unused port, a configuration in the chain file, names for addresses
+    all.extend(translators6());
     all.push(
         "addresses:\n  lan: 10.0.0.0/8\nfunctions:\n  a:\n    click:\n      config: |\n        FromDevice(x)\n          -> c :: Counter\n          -> ToDevice(x);\n        \
          FromDevice(y) -> d :: Counter -> ToDevice(z);\n  b: { click: { config: \"FromDevice(0) -> n :: Null -> ToDevice(1)\" } }\n\

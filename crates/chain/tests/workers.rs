@@ -220,6 +220,31 @@ ports: { clients: 'lb[0]', servers: 'back[0]' }
         "{told}"
     );
     assert!(written("facing", &facing, 1).is_ok());
+
+    let six = "functions:\n  n:\n    nat: { pool: 203.0.113.1, nat64: { prefix: '64:ff9b::/96' } }\n\
+               ports: { in: 'n[0]', out: 'n[1]' }\n";
+    let told = errors(written("six", six, 2));
+    let why = "IPv6 hosts have handles (nat64), which are one worker's";
+    assert!(told.contains(why), "{told}");
+    assert!(written("six", six, 1).is_ok());
+}
+
+/// What Linux cannot be asked about is told by name.
+#[test]
+fn nat64_is_nothing_that_the_kernel_has() {
+    let six = "functions:\n  n:\n    nat: { pool: 203.0.113.1, nat64: { prefix: '64:ff9b::/96' } }\n\
+               ports: { in: 'n[0]', out: 'n[1]' }\n";
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernel64");
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("chain.yaml");
+    std::fs::write(&file, six).unwrap();
+    let loaded = onefold_chain::kernel::load_for_kernel(&file.display().to_string(), &options());
+    let Err(ChainError::Invalid(ds)) = loaded else {
+        panic!("taken");
+    };
+    let told: String = ds.iter().map(|d| d.render(false)).collect();
+    let why = "n: NAT64, which Linux has not of its own, has no equivalent in the kernel";
+    assert!(told.contains(why), "{told}");
 }
 
 #[test]

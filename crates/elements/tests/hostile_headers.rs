@@ -33,6 +33,7 @@ const CASES: &[(&str, &str, usize)] = &[
     ("ARPPrint", "ETHER true", 1),
     ("IP6PrefixTranslate", "SOURCE, ::/1 8000::/1, 8000::/1 ::/1", 1),
     ("IP6PrefixTranslate", "DESTINATION, 1000::/4 ::/64, NETFILTER true", 1),
+    ("NAT64", "::/32", 2), ("NAT64", "64:ff9b::/96, fd00::1, CAPACITY 3", 3),
 ];
 
 /// xorshift64*.

@@ -89,6 +89,7 @@ impl<'a> KindCx<'a> {
             hairpin: false,
             reserves: false,
             six: false,
+            hosts6: false,
         });
     }
     /// Records an error about the function as a whole.

@@ -3,7 +3,8 @@
 //! *NAPT* (the default): flows from inside get an address of the pool and a port of the range; replies find their way
 //! back. *One-to-one*: each inside address has an outside address of its own, both ways, with static rules. Static
 //! forwards let flows from outside in. *Prefixes*, alone or beside one of these: IPv6 addresses get another prefix
-//! (NPTv6, RFC 6296). With `hairpin`, inside hosts reach each other through outside addresses.
+//! (NPTv6, RFC 6296). *NAT64*, beside a pool: IPv6 hosts inside reach IPv4 hosts outside (RFC 6146). With `hairpin`,
+//! inside hosts reach each other through outside addresses.
 //!
 //! Behaviour is that of RFC 4787, 5382, 5508 and 7857 (docs/nat-behaviour.md): an inside address and port has one
 //! outside address and port, whomever it talks to, and nobody else has them; all flows and pings of a host have one
@@ -12,6 +13,7 @@
 //! chooses for itself.
 
 mod napt;
+mod nat64;
 mod pairs;
 mod prefixes;
 
@@ -22,8 +24,9 @@ use onefold_nat::MAX_FLOWS;
 use onefold_partition::Transport;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+pub use nat64::Nat64;
 pub use prefixes::PrefixPair;
 
 /// Ports: 0 inside, 1 outside.
@@ -44,7 +47,10 @@ pub struct Nat {
     /// IPv6 prefixes inside and those that stand for them outside, without state (NPTv6). Alone, or beside `pool` or
     /// `one-to-one`, which are of IPv4.
     pub prefixes: Option<Vec<PrefixPair>>,
-    /// Flows from outside that are let in: `tcp 203.0.113.1:80 -> 10.0.0.5:8080`.
+    /// IPv6 hosts inside reach IPv4 hosts outside (NAT64). Goes with `pool`, which they share with IPv4 hosts.
+    pub nat64: Option<Nat64>,
+    /// Flows from outside that are let in: `tcp 203.0.113.1:80 -> 10.0.0.5:8080`; with `nat64` also
+    /// `-> [2001:db8::5]:8080`.
     pub forward: Option<Vec<Loc<String>>>,
     /// Inside hosts may reach each other through outside addresses.
     #[serde(default)]
@@ -121,6 +127,7 @@ impl Nat {
             ("icmp-timeout", self.icmp_timeout.is_some()),
             ("mapping", self.mapping.is_some()),
             ("filtering", self.filtering.is_some()),
+            ("nat64", self.nat64.is_some()),
         ];
         all.into_iter().filter(|a| a.1).map(|a| a.0)
     }
@@ -173,16 +180,23 @@ impl Nat {
         outside.leave(cx, t, &format!("to_out :: Null -> {ttl}"));
         inside.leave(cx, t, &format!("to_in :: Null -> {ttl}"));
         let arp = [inside.arp(cx, &outside), outside.arp(cx, &inside)];
-        let (other, six, last) = match self.prefixes {
-            Some(_) => (NOT_IP, "12/86dd, ", 4),
-            None => (NOT_IP4, "", 3),
+        let (other, six, last) = match self.prefixes.is_some() || self.nat64.is_some() {
+            true => (NOT_IP, "12/86dd, ", 4),
+            false => (NOT_IP4, "", 3),
         };
+        // no packet of an IPv4 host may be taken for one of an IPv6 host
+        let check = match self.nat64 {
+            Some(_) => format!("CheckIPHeader(BADSRC {})", nat64::HANDLES),
+            None => "CheckIPHeader".to_string(),
+        };
+        let checks = [check.as_str(), "CheckIPHeader"];
         for (n, (name, arp)) in ["from_in", "from_out"].iter().zip(arp).enumerate() {
             t.line(format!(
                 "FromDevice({n}) -> e{n} :: Classifier(12/0800, 12/0806, 12/8100, {six}-);"
             ));
             t.line(format!(
-                "e{n}[0] -> Strip(14) -> CheckIPHeader -> {name} :: Null;"
+                "e{n}[0] -> Strip(14) -> {} -> {name} :: Null;",
+                checks[n]
             ));
             t.line(format!(
                 "e{n}[1] -> {arp}; e{n}[2] -> {}; e{n}[{last}] -> {};",
@@ -195,8 +209,12 @@ impl Nat {
 
     fn forwards<'a>(&'a self, cx: &mut KindCx<'_>) -> Vec<(&'a Loc<String>, Forward)> {
         let mut out: Vec<(_, Forward)> = Vec::new();
+        let mut fixed = nat64::Fixed::default();
         for f in self.forward.iter().flatten() {
-            match Forward::parse(&f.value) {
+            match Forward::parse(&f.value, &mut fixed) {
+                Some(spec) if spec.inside6.is_some() && self.nat64.is_none() => {
+                    cx.error(f, "a forward to an IPv6 host goes with 'nat64'");
+                }
                 Some(spec) if out.iter().any(|(_, o)| o.filter() == spec.filter()) => cx.error(
                     f,
                     format!(
@@ -223,27 +241,37 @@ struct Forward {
     proto: String,
     outside: Ipv4Addr,
     outside_port: u16,
+    /// Of an IPv6 host its handle.
     inside: Ipv4Addr,
+    inside6: Option<Ipv6Addr>,
     inside_port: u16,
 }
 
 impl Forward {
-    fn parse(s: &str) -> Option<Forward> {
+    fn parse(s: &str, fixed: &mut nat64::Fixed) -> Option<Forward> {
         let (left, right) = s.split_once("->")?;
         let (proto, outside) = left.trim().split_once(' ')?;
         if proto != "tcp" && proto != "udp" {
             return None;
         }
-        let at = |s: &str| -> Option<(Ipv4Addr, u16)> {
-            let (a, p) = s.trim().split_once(':')?;
-            Some((a.parse().ok()?, p.parse().ok()?))
+        let at = |s: &str| -> Option<(IpAddr, u16)> {
+            let end: SocketAddr = s.trim().parse().ok()?;
+            Some((end.ip(), end.port()))
         };
-        let ((outside, outside_port), (inside, inside_port)) = (at(outside)?, at(right)?);
+        let ((IpAddr::V4(outside), outside_port), (host, inside_port)) = (at(outside)?, at(right)?)
+        else {
+            return None;
+        };
+        let (inside, inside6) = match host {
+            IpAddr::V4(a) => (a, None),
+            IpAddr::V6(a) => (fixed.handle(a), Some(a)),
+        };
         Some(Forward {
             proto: proto.to_string(),
             outside,
             outside_port,
             inside,
+            inside6,
             inside_port,
         })
     }

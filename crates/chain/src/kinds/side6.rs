@@ -30,7 +30,7 @@ pub(crate) struct Side6<'a> {
 
 impl Side6<'_> {
     /// Does it ask and answer?
-    fn learns(&self, cx: &KindCx<'_>) -> bool {
+    pub(crate) fn learns(&self, cx: &KindCx<'_>) -> bool {
         self.encap.is_some() && cx.live(self.port).is_some_and(|l| l.learns)
     }
 

@@ -48,6 +48,11 @@ pub(super) fn rules(chain: &Chain, reader: &mut Reader) -> Option<Vec<PortRule>>
         );
         reader.error_hint(t.span, message, hint);
     };
+    if let Some(t) = translators.iter().find(|t| t.hosts6) {
+        let why = "IPv6 hosts have handles (nat64), which are one worker's";
+        refuse(reader, t, why, "use one worker");
+        return None;
+    }
     let ways = match ways(chain, &links, &translators) {
         Ok(ways) => ways,
         Err(why) => {

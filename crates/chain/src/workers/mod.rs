@@ -58,6 +58,8 @@ pub(crate) struct Translator {
     pub reserves: bool,
     /// It rewrites addresses of IPv6, and leaves ports as they are.
     pub six: bool,
+    /// IPv6 hosts inside have handles, which are the function's own.
+    pub hosts6: bool,
 }
 
 /// What it rewrites.

@@ -62,7 +62,7 @@ pub fn of_class(class: &str) -> Counted {
         }
         c if c.contains("Counter") || c == "FlowMonitor" => As("count"),
         "ConnTrack" => As("classify"),
-        "ConnDstNat" | "ConnSrcNat" | "IP6PrefixTranslate" => As("rewrite"),
+        "ConnDstNat" | "ConnSrcNat" | "IP6PrefixTranslate" | "NAT64" => As("rewrite"),
         _ => As("other"),
     }
 }

@@ -5,6 +5,8 @@ use crate::running::PATIENCE;
 use onefold_testing::net::Net;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// Bytes that say where they are.
@@ -22,6 +24,16 @@ pub fn checksum(data: &[u8]) -> u64 {
 /// `client` sends so many bytes over TCP to `server`, which sends them back changed; both checksums must be right.
 /// Gives the address that the server saw.
 pub fn transfer(net: &Net, client: &str, server: &str, at: SocketAddr, bytes: usize) -> SocketAddr {
+    transfer_to(net, (client, at), (server, at), bytes)
+}
+
+/// The same where the client knows the server by another address than its own.
+pub fn transfer_to(
+    net: &Net,
+    (client, to): (&str, SocketAddr),
+    (server, at): (&str, SocketAddr),
+    bytes: usize,
+) -> SocketAddr {
     let (ready, is_ready) = std::sync::mpsc::channel();
     let serve = net.start(server, move || {
         let listener = TcpListener::bind(at).expect("the server's address");
@@ -37,7 +49,7 @@ pub fn transfer(net: &Net, client: &str, server: &str, at: SocketAddr, bytes: us
     });
     is_ready.recv().expect("the server listens");
     let back = net.within(client, || {
-        let mut s = TcpStream::connect_timeout(&at, PATIENCE).expect("a connection");
+        let mut s = TcpStream::connect_timeout(&to, PATIENCE).expect("a connection");
         s.set_read_timeout(Some(PATIENCE)).expect("a time limit");
         s.write_all(&pattern(bytes)).expect("all bytes leave");
         let mut data = vec![0; bytes];
@@ -76,18 +88,36 @@ pub fn datagrams(
     at: SocketAddr,
     bytes: usize,
 ) -> SocketAddr {
+    datagrams_to(net, (client, at), (server, at), bytes)
+}
+
+/// The same where the client knows the server by another address than its own. Every datagram is answered.
+pub fn datagrams_to(
+    net: &Net,
+    (client, to): (&str, SocketAddr),
+    (server, at): (&str, SocketAddr),
+    bytes: usize,
+) -> SocketAddr {
     let socket = net.within(server, || bind(at));
-    socket
-        .set_read_timeout(Some(PATIENCE))
-        .expect("a time limit");
+    let moment = std::time::Duration::from_millis(100);
+    socket.set_read_timeout(Some(moment)).expect("a time limit");
+    let done = Arc::new(AtomicBool::new(false));
+    let over = done.clone();
     let serve = std::thread::spawn(move || {
         let mut data = [0; 65_536];
-        let (n, from) = socket.recv_from(&mut data).expect("a datagram");
-        data[..n].reverse();
-        socket.send_to(&data[..n], from).expect("an answer");
-        (n, from)
+        let mut first = None;
+        while !over.load(Ordering::Relaxed) {
+            let Ok((n, from)) = socket.recv_from(&mut data) else {
+                continue;
+            };
+            first.get_or_insert((n, from));
+            data[..n].reverse();
+            // what is too long for the way is sent again, in fragments
+            let _ = socket.send_to(&data[..n], from);
+        }
+        first.expect("a datagram")
     });
-    let any: SocketAddr = match at {
+    let any: SocketAddr = match to {
         SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
         SocketAddr::V6(_) => ([0u16; 8], 0).into(),
     };
@@ -97,16 +127,17 @@ pub fn datagrams(
     let begun = Instant::now();
     let wait = std::time::Duration::from_millis(300);
     s.set_read_timeout(Some(wait)).expect("a time limit");
-    s.send_to(&data, at).expect("a datagram leaves");
+    s.send_to(&data, to).expect("a datagram leaves");
     let n = loop {
         match s.recv_from(&mut got) {
             Ok((n, _)) => break n,
             Err(_) if begun.elapsed() < PATIENCE => {
-                let _ = s.send_to(&data, at);
+                let _ = s.send_to(&data, to);
             }
             Err(e) => panic!("no answer: {e}"),
         }
     };
+    done.store(true, Ordering::Relaxed);
     data.reverse();
     assert_eq!(got.get(..n), Some(&data[..]));
     let (n, from) = serve.join().expect("the server ends");

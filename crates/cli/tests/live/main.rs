@@ -22,6 +22,7 @@ mod kills;
 mod links;
 mod load;
 mod logging;
+mod nat64;
 mod offload;
 mod processes;
 mod running;

@@ -1,10 +1,11 @@
 //! IPv6: header checks, look-ups, hop limit, ICMPv6 errors and echo, neighbor discovery, translation of
-//! prefixes.
+//! prefixes and to IPv4.
 
 mod filter;
 mod header;
 mod icmp6_error;
 mod lookup;
+mod nat64;
 pub(crate) mod neighbor;
 mod ping;
 mod prefix_map;
@@ -32,6 +33,7 @@ pub const CLASSES: &[ElementClass] = &[
     icmp6_error::ICMP6_ERROR,
     icmp6_error::IP6_FRAGMENTER,
     lookup::LOOKUP_IP6_ROUTE,
+    nat64::NAT64,
     neighbor::IP6_ND_ADVERTISER,
     neighbor::IP6_ND_SOLICITOR,
     ping::ICMP6_PING_RESPONDER,

@@ -9,6 +9,7 @@ mod errors;
 #[path = "../examples/mod.rs"]
 mod examples;
 mod fragments;
+mod nat64;
 mod one_to_one;
 mod packets;
 mod packets6;

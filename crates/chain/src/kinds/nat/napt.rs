@@ -93,9 +93,13 @@ impl Nat {
         self.rewriters(cx, &mut t, &handed, &forwards, &options);
         t.line("err_out :: ICMPRewriter(rw:0 ping:0, SOURCE all, STRICT true);");
         t.line("err_in :: ICMPRewriter(rw:0 ping:0, SOURCE own, STRICT true);");
+        let six = self.nat64_elements(cx, &mut t, &forwards);
         let outside = (u32::from(lo)..=u32::from(hi)).map(Ipv4Addr::from);
         self.frames(cx, &mut t, outside.collect());
         self.napt_ways(&mut t, &forwards, (lo, hi));
+        if six.is_some() {
+            self.nat64_ways(cx, &mut t, lo);
+        }
         t.finish()
     }
 
@@ -288,7 +292,13 @@ impl Nat {
             t.line("rw[0] -> to_out; err_out[0] -> to_out;");
         }
         t.line("ping[0] -> to_out;");
-        t.line("rw[1] -> to_in; ping[1] -> to_in; err_in[1] -> to_in;");
+        let inside = match self.nat64 {
+            Some(_) => "back",
+            None => "to_in",
+        };
+        t.line(format!(
+            "rw[1] -> {inside}; ping[1] -> {inside}; err_in[1] -> {inside};"
+        ));
         // errors about packets of the side that they come from
         let wrong_side = discard(WRONG_SIDE);
         t.line(format!(
@@ -340,6 +350,7 @@ impl Nat {
             hairpin: self.hairpin,
             reserves: self.is_independent(),
             six: self.prefixes.is_some(),
+            hosts6: self.nat64.is_some(),
         });
         let Share { worker, workers } = cx.reader.share;
         if workers == 1 {

@@ -101,7 +101,11 @@ impl Nat {
             false,
         );
         let from = |n: usize| format!("e{n}[{output}]");
-        inside.arrive(cx, t, &outside, (&from(0), "out6"));
+        let first = match self.nat64 {
+            Some(_) => "in64",
+            None => "out6",
+        };
+        inside.arrive(cx, t, &outside, (&from(0), first));
         outside.arrive(cx, t, &inside, (&from(1), "in6"));
         if self.hairpin {
             let own: Vec<String> = (pairs.iter())
