@@ -1,6 +1,7 @@
 //! One process of a chain: takes packets out of rings, through its part of the chain, into rings, as it is told to by
 //! who launched it.
 
+use super::counted;
 use super::hello::{Hello, LONGEST};
 use super::outside::Wire;
 use super::outside::attach::{Attached, attach, packet_port};
@@ -17,7 +18,9 @@ use onefold_element::ElemId;
 use onefold_engine::Executor;
 use onefold_engine::shadow::Shadow;
 use onefold_nf::service::{ServiceClock, publish, thread_time};
-use onefold_nf::{Channel, LONGEST_SLEEP, Memory, Plan, Region, Seat, State, Waker, WhenFull};
+use onefold_nf::{
+    Channel, LONGEST_SLEEP, Memory, Plan, Region, Seat, State, TELL, Waker, WhenFull,
+};
 use onefold_packet::Timestamp;
 use onefold_port_ring::{Packets, RingPort, Shared, lock};
 use onefold_runtime::{Clock, Polling, Port, PortSpec, Rhythm, Step, Worker};
@@ -74,7 +77,7 @@ pub fn run(args: &Args) -> Result<u8> {
         Ok(p) => p,
         Err(code) => return Ok(code),
     };
-    process.run()?;
+    process.run(&mut channel)?;
     if let Some(a) = attached {
         a.end();
     }
@@ -190,7 +193,7 @@ impl Process {
             .nf(hello.me)
             .map(|b| b.said().done.load(Ordering::Relaxed));
         let mut worker = Worker::new(executor, specs, args.batch_size());
-        let eve = args.eve_beside_others(!hello.recorded)?;
+        let eve = args.eve_beside_others(!hello.recorded, &hello.origins)?;
         if let Some(eve) = &eve {
             eve.begin(worker.executor().flow_mut().peek_graph_mut());
         }
@@ -221,7 +224,7 @@ impl Process {
     }
 
     /// Until it is told to stop.
-    fn run(&mut self) -> Result<()> {
+    fn run(&mut self, channel: &mut Channel) -> Result<()> {
         let clock = self.clock;
         if self.live {
             self.worker.start(clock.now())?;
@@ -229,7 +232,7 @@ impl Process {
         self.tell(State::Running);
         let mut synthesized = !self.worker.executor().needs_program();
         let mut rhythm = Rhythm::new(Polling::Busy);
-        while self.commands()? {
+        while self.commands(channel)? {
             if synthesized && self.worker.executor().needs_program() {
                 synthesized = self.renewal.renew(self.worker.executor());
             }
@@ -380,7 +383,7 @@ impl Process {
     }
 
     /// Carries out what the launcher wants. False: it is to stop.
-    fn commands(&mut self) -> Result<bool> {
+    fn commands(&mut self, channel: &mut Channel) -> Result<bool> {
         let Some(block) = self.region.nf(self.me) else {
             return Ok(false);
         };
@@ -395,6 +398,10 @@ impl Process {
                 self.worker.linger(span)?;
             }
             2 => self.worker.finish()?,
+            TELL => {
+                let said = counted::so_far(self.worker.executor().flow_mut().graph_mut());
+                channel.send(said.to_string().as_bytes(), &[])?;
+            }
             _ => return Ok(false),
         }
         let mut all = lock(&self.packets);
@@ -458,7 +465,7 @@ impl Process {
         };
         let outcome = runner::outcome(&self.chain, &mut self.worker, ran, self.live);
         let mut runner = self.worker.into_executor();
-        let counted = super::counted::told(runner.graph_mut());
+        let counted = counted::told(runner.graph_mut());
         let made = self.made.as_ref().map(|(s, v)| Made {
             graph: runner.graph(),
             synthesized: s,
