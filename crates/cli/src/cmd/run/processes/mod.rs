@@ -14,6 +14,7 @@ mod report;
 mod scheduling;
 pub mod segment;
 mod slots;
+mod waiting;
 
 use super::Args;
 use crate::alerts::Eve;

@@ -6,6 +6,7 @@ use super::hello::{Hello, LONGEST};
 use super::outside::Wire;
 use super::outside::attach::{Attached, attach, packet_port};
 use super::outside::sleeper::Sleeper;
+use super::waiting::{Spins, lingers};
 use crate::alerts::Eve;
 use crate::cmd::run::{self, Made, workers};
 use crate::common;
@@ -45,11 +46,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// While packets wait for room in a ring, nothing more is taken in for so long; then it is, or two functions whose
 /// rings are full would wait for each other for ever.
 const BLOCKED: Duration = Duration::from_millis(1);
-/// Who is told to yield, and finds nothing to do, yields for so long before it sleeps: to wake it costs whoever brings
-/// packets a system call and an interrupt to another core, some 10 us of what packets are brought in, which come all
-/// the later for it. Three firewalls on one core slept 22,000 times a second, and had 20% of it left, while the port
-/// was too slow for them (decision 87).
-const LINGER: Duration = Duration::from_micros(50);
 /// How long it sleeps while packets wait for room.
 const BLOCKED_SLEEP: Duration = Duration::from_micros(100);
 
@@ -401,6 +397,11 @@ impl Process {
             TELL => {
                 let said = counted::so_far(self.worker.executor().flow_mut().graph_mut());
                 channel.send(said.to_string().as_bytes(), &[])?;
+                // it does nothing to packets, and waits for none
+                self.done = command;
+                block.said().done.store(command, Ordering::Release);
+                lock(&self.packets).seat().ring(0);
+                return Ok(true);
             }
             _ => return Ok(false),
         }
@@ -533,43 +534,4 @@ fn settle(
     }
     all.seat().release();
     all.seat().tidy();
-}
-
-/// Lets others have the core until there is something to do, for [`LINGER`] at most. Is there?
-fn lingers(awake: impl Fn() -> bool) -> bool {
-    let begun = Instant::now();
-    // Bound: LINGER, and somebody else's turn
-    while begun.elapsed() < LINGER {
-        std::thread::yield_now();
-        if awake() {
-            return true;
-        }
-    }
-    false
-}
-
-/// Looks again and again before it sleeps, for as long as that has been worth it lately.
-struct Spins {
-    most: u32,
-    now: u32,
-}
-
-impl Spins {
-    fn new(most: u32) -> Spins {
-        Spins { most, now: most }
-    }
-
-    /// Looks whether it is so, for a while. Is it?
-    fn until(&mut self, is: impl Fn() -> bool) -> bool {
-        for _ in 0..self.now {
-            if is() {
-                self.now = (self.now * 2).min(self.most);
-                return true;
-            }
-            std::hint::spin_loop();
-        }
-        // half as long the next time, but never so short that it cannot be found out again
-        self.now = (self.now / 2).max(self.most.min(32));
-        false
-    }
 }
