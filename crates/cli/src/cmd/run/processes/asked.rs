@@ -125,8 +125,8 @@ struct Answers {
 impl Answers {
     fn answer(&self, request: &Request, stream: &mut Stream<'_>) -> Result<Value, Failure> {
         match request {
-            Request::Status { rules: false } => self.ask(What::Status),
-            Request::Status { rules: true } => {
+            Request::Status { rules: false, .. } => self.ask(What::Status),
+            Request::Status { rules: true, .. } => {
                 let mut v = self.ask(What::Status)?;
                 let said = self.ask(What::Counted)?;
                 let counts = self.whole.counts(said.as_array().into_iter().flatten());

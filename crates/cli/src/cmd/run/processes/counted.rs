@@ -104,6 +104,8 @@ impl Whole {
         Counts {
             links: links.collect(),
             rules: self.rows(&counts),
+            // processes know their own tables only, and are not asked
+            servers: Vec::new(),
         }
     }
 
