@@ -1,7 +1,7 @@
 //! How many flows each server of a load balancer has: when one that is drained can be switched off.
 //!
 //! They are counted when somebody asks, by those who have the tables, a part of a table at a time: a worker counts a
-//! part between two batches ([`onefold_elements`]' handler `flows_to`). Flows that begin or end meanwhile may be missed.
+//! part between two batches (the handler `flows_to` of elements). Flows that begin or end meanwhile may be missed.
 
 use crate::common::thousands;
 use onefold_chain::{Balanced, Chain, HealthServer};

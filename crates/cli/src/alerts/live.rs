@@ -60,7 +60,8 @@ impl Eve {
         Ok(eve)
     }
 
-    /// Lines are added to the file of this name, by others too, of which this one has a part of the chain; where it has been moved away, to a new one.
+    /// Lines are added to the file of this name, by others too, of which this one has a part of the chain; where it has
+    /// been moved away, to a new one.
     ///
     /// # Errors
     /// It cannot be written.
