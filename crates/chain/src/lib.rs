@@ -41,7 +41,7 @@ pub use edit::{Change, Edit, EditKind};
 pub use error::{ChainError, Reader};
 pub use file::schema;
 pub use find::{example_names, find};
-pub use kinds::load_balancer::{HealthPlan, HealthServer, Probe};
+pub use kinds::load_balancer::{Balanced, HealthPlan, HealthServer, Probe};
 pub use live::{Attached, LivePort};
 pub use load::{Options, load, load_edited, load_live, load_text, load_whole};
 pub use onefold_click::diag::{Diagnostic, Severity};

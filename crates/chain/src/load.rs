@@ -154,6 +154,7 @@ fn load_click(
         ports: Vec::new(),
         rules: Vec::new(),
         health: None,
+        balanced: None,
         placement: Placement::default(),
         native: None,
         external: None,
@@ -482,6 +483,7 @@ fn build_function(
     let native = f.native.as_ref().and_then(|k| k.program(&cx));
     let external = (f.external.as_ref()).and_then(|k| k.black_box(&mut cx).map(Arc::new));
     let (rules, health) = (std::mem::take(&mut cx.rules), cx.health.take());
+    let balanced = cx.balanced.take();
     let kinds_given = made.len() + usize::from(f.click.is_some());
     if kinds_given != 1 {
         let message = match kinds_given {
@@ -524,6 +526,7 @@ fn build_function(
                 ports: Vec::new(),
                 rules,
                 health,
+                balanced,
                 placement,
                 native,
                 external,

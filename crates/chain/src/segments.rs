@@ -8,12 +8,15 @@
 //! packet. A segment keeps the places of all elements of the chain (those of others' are taken by elements that do
 //! nothing): what is drawn by chance goes by an element's number, and is the same.
 
+mod origin;
+
 use crate::cores::Cores;
 use crate::kinds::external::{self, BlackBox};
 use crate::kinds::native::{self, NativeProgram};
 use crate::placement::{Interconnect, OnCrash, Run};
 use crate::stitch::{Chain, ChainPort};
 use onefold_element::{ConnectionSpec, ElementSpec, GraphSpec, SourceLoc};
+use origin::Origins;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -89,6 +92,9 @@ pub struct Cut {
     pub from: usize,
     /// The one that they arrive in.
     pub to: usize,
+    /// The chain's port that all of them have come in at; `None`: there are several, or functions in front of it make
+    /// packets by themselves.
+    pub origin: Option<String>,
 }
 
 /// The segments of a chain.
@@ -199,6 +205,7 @@ impl<'a> Cutting<'a> {
         let cut = self.cut()?;
         let mut segments: Vec<Segment> = (0..self.functions.len()).map(|s| self.whole(s)).collect();
         let mut cuts: Vec<Cut> = Vec::new();
+        let origins = Origins::new(self.chain);
         for (link, to) in &cut {
             let (Some(from), Some(spec)) =
                 (self.segment(*link), self.chain.graph.elements.get(*link))
@@ -216,6 +223,7 @@ impl<'a> Cutting<'a> {
                 port,
                 from,
                 to: *to,
+                origin: origins.of(*link).map(str::to_string),
             });
         }
         self.connect(&cut, &mut segments);

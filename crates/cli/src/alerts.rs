@@ -6,7 +6,7 @@
 
 mod live;
 
-pub use live::Eve;
+pub use live::{Eve, Origins};
 
 use crate::common::thousands;
 use crate::dropped::Replay;

@@ -4,6 +4,7 @@
 use crate::alerts::{self, Alerts};
 use crate::merge;
 use crate::rules::{self, Row};
+use crate::servers::{self, ServerFlows};
 use onefold_chain::Chain;
 use onefold_engine::Graph;
 use serde_json::{Map, Value, json};
@@ -15,6 +16,8 @@ pub struct Counts {
     pub rules: Vec<Row>,
     /// The links, in the order of the chain file.
     pub links: Vec<LinkCount>,
+    /// Servers of load balancers, with the flows that they have.
+    pub servers: Vec<ServerFlows>,
 }
 
 impl Counts {
@@ -23,6 +26,7 @@ impl Counts {
         Counts {
             rules: rules::rows(chain, graph),
             links: counts(chain, graph),
+            servers: servers::of_graph(chain, graph),
         }
     }
 
@@ -30,6 +34,7 @@ impl Counts {
     pub fn add(&mut self, more: Counts) {
         merge::rows(&mut self.rules, more.rules);
         add(&mut self.links, more.links);
+        servers::add(&mut self.servers, more.servers);
     }
 
     /// For machines, with what rules on payloads have found.
@@ -37,6 +42,9 @@ impl Counts {
         into.insert("links".into(), json(&self.links));
         into.insert("rules".into(), rules::json(&self.rules).into());
         into.insert("alerts".into(), alerts::json(found));
+        if !self.servers.is_empty() {
+            into.insert("servers".into(), servers::json(&self.servers).into());
+        }
     }
 }
 

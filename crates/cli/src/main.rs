@@ -36,6 +36,7 @@ mod rules;
 mod runner;
 mod sandbox;
 mod schema;
+mod servers;
 mod service;
 mod shadow;
 mod xdp;

@@ -19,6 +19,8 @@ pub struct Row {
     pub element: String,
     /// Argument of its configuration; `None` where the list has no argument for packets that no rule fits.
     pub argument: Option<usize>,
+    /// Further ones, where jumps lead to it more than once.
+    pub repeated: Vec<usize>,
     /// Where it was written.
     pub loc: SourceLoc,
     /// As it was written.
@@ -102,6 +104,7 @@ impl List<'_> {
             nf: self.nf.to_string(),
             element: self.element.to_string(),
             argument: Some(argument),
+            repeated: Vec::new(),
             loc: spec.arg_loc(self.elem.0 as usize, argument),
             text,
             verdict: verdict(self.graph.class(self.elem), argument, written),
@@ -124,6 +127,7 @@ impl List<'_> {
             let place = r.place.as_deref().filter(|_| !r.policy);
             if let Some(row) = place.and_then(|p| all.get_mut(*of.get(p)?)) {
                 row.count.add(n.packets, n.bytes);
+                row.repeated.push(r.argument);
                 continue;
             }
             if let Some(p) = place {

@@ -232,3 +232,31 @@ fn messages_say_what_was_probably_meant() {
     let (_, err) = run(&dir, 2, &["run", "isp-edge", "--in", "lann=x.pcap"]);
     assert!(err.contains("at: lan, wan; did you mean 'lan'?"), "{err}");
 }
+
+/// Signals of more queues than one word has, as in Click: active from a packet on until the tenth pull in vain.
+#[test]
+fn click_says_which_queues_are_awake() {
+    let dir = temp("notifiers");
+    let mut text = "i :: InfiniteSource(ACTIVE false);\n".to_string();
+    for n in 0..34 {
+        text += &format!("q{n} :: NotifierQueue(5);\n");
+    }
+    text +=
+        "i -> q0 -> s :: RoundRobinSched -> n :: NotifierDebug -> PullSwitch(0) -> d :: Discard;\n";
+    for n in 1..34 {
+        text += &format!("Idle -> q{n} -> [{n}] s;\n");
+    }
+    text += "DriverManager(wait 0.1s, print n.signal, print d.scheduled,
+        write i.active true, wait 0.1s, print n.signal, print d.scheduled,
+        write i.active false, wait 0.1s, print n.signal, print d.scheduled, stop)\n";
+    std::fs::write(dir.join("n.click"), text).unwrap();
+    let (said, _) = run(&dir, 0, &["click", "n.click"]);
+    let all: Vec<&str> = said.lines().collect();
+    let asleep = "empty.0/ffffffff:0+empty.1/3:0";
+    let awake = "empty.0/ffffffff:1*+empty.1/3:0";
+    assert_eq!(
+        all,
+        [asleep, "false", awake, "true", asleep, "false"],
+        "{said}"
+    );
+}

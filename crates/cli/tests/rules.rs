@@ -170,6 +170,29 @@ fn iptables_rules_have_chain_and_number() {
     }
 }
 
+/// The same in a process, where the first jump that leads to a rule has others beside it that packets take.
+#[test]
+fn iptables_rules_in_a_process_have_the_packets_of_all_jumps() {
+    let narrow_first = IPTABLES
+        .replace("10.0.0.0/25", "10.0.0.X/25")
+        .replace("10.0.0.0/28", "10.0.0.0/25")
+        .replace("10.0.0.X/25", "10.0.0.0/28");
+    let frames = [frame(1, 80), frame(100, 80), frame(101, 80), frame(200, 53)];
+    let dir = folder("rules-iptables-process", &narrow_first, "", &frames);
+    let said = || -> Vec<_> {
+        let all = rules(&dir, &[]).into_iter();
+        all.map(|r| (r["text"].to_string(), counts(&r))).collect()
+    };
+    let inline = said();
+    let web = inline.iter().find(|r| r.0.contains("-A web"));
+    assert_eq!(web.map(|r| r.1), Some((3, 84)), "{inline:?}");
+    let file = dir.join("chain.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let text = text.replace("  fw:\n", "  fw:\n    run: process\n");
+    std::fs::write(&file, text).unwrap();
+    assert_eq!(said(), inline);
+}
+
 /// `nft -j` writes everything into one line: rules are told from each other by handle.
 #[test]
 fn nftables_rules_have_handles() {

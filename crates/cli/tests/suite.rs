@@ -36,6 +36,7 @@ mod results;
 mod rules;
 mod rulesets;
 mod schemas;
+mod server_flows;
 mod specification;
 mod trace;
 mod verify;

@@ -12,6 +12,9 @@ pub enum Request {
         /// The operator's rules, too, each with what it decided.
         #[serde(default)]
         rules: bool,
+        /// The servers of load balancers, too, each with the flows that it has.
+        #[serde(default)]
+        servers: bool,
     },
     /// Another chain takes the place of the one that runs.
     Reload {

@@ -22,7 +22,7 @@ fn folder(name: &str) -> PathBuf {
 
 fn echo(request: Request, stream: &mut Stream<'_>) -> Result<Value, Failure> {
     match request {
-        Request::Status { rules } => Ok(json!({ "rules": rules })),
+        Request::Status { rules, .. } => Ok(json!({ "rules": rules })),
         Request::Capture { count, .. } => {
             for n in 0..count {
                 let _ = stream.send(&json!({ "packet": n }));
@@ -48,7 +48,11 @@ fn requests_are_answered_and_failures_are_typed() {
     assert_eq!(mode & 0o777, 0o600);
     let mut c = Client::connect(&find(&folder, None).unwrap(), None).unwrap();
     assert_eq!(
-        c.ask(&Request::Status { rules: true }).unwrap()["rules"],
+        c.ask(&Request::Status {
+            rules: true,
+            servers: false
+        })
+        .unwrap()["rules"],
         true
     );
     let failed = c.ask(&Request::Reload {

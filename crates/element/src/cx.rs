@@ -150,7 +150,7 @@ pub trait Host {
         None
     }
     /// Queues that `elem` pulls packets from, through any element, by their number among all queues of the graph; and
-    /// whether there is a packet in each.
+    /// whether who pulls from each may expect a packet ([`crate::Element::is_awake`]).
     fn upstream_queues(&self, elem: ElemId) -> Vec<(usize, bool)> {
         let _ = elem;
         Vec::new()

@@ -384,6 +384,12 @@ pub trait Element: ElementClone + Send + 'static {
         None
     }
 
+    /// Of an element with [`Element::storage`]: may whoever pulls from it expect a packet, as far as has been found
+    /// out (Click's notifier signal)?
+    fn is_awake(&self) -> bool {
+        self.storage().is_some_and(|n| n > 0)
+    }
+
     /// For elements that do nothing where packets are pulled but to say from which of `ninputs` inputs: where a pull of
     /// output `port` goes on to. Such a way may lead through the element more than once.
     fn pulls_through(&self, port: Port, ninputs: usize) -> Option<Port> {

@@ -12,6 +12,7 @@
 
 mod classify;
 mod control;
+mod flows_to;
 mod headers;
 pub mod icmp_names;
 mod ip4;

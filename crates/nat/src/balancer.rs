@@ -194,11 +194,7 @@ impl State for Balancer {
         let Some(old) = old.as_any_mut().downcast_mut::<Balancer>() else {
             return Takes::Nothing;
         };
-        if let (Choice::RoundRobin { next }, Choice::RoundRobin { next: before }) =
-            (&mut self.choice, &old.choice)
-        {
-            *next = *before % self.turns.len().max(1);
-        }
+        self.choice.take_turn(&old.choice, self.turns.len());
         self.take_settings(old);
         Takes::Done
     }

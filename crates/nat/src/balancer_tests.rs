@@ -135,6 +135,47 @@ fn what_is_handed_on() {
     assert_eq!(new.choose(&flow(3)), Some(server(4, 1).end));
 }
 
+/// Of another configuration: who is down is taken over by address, whose turn it is is not.
+#[test]
+fn settings_are_handed_on_without_the_turn() {
+    for spread in ALL {
+        let mut old = Balancer::new(&[server(1, 1), server(2, 1), server(3, 1)], spread);
+        old.choose(&flow(1));
+        old.set_down(&[server(1, 1).end, server(3, 1).end]).unwrap();
+        let mut new = Balancer::new(&[server(4, 2), server(3, 1), server(2, 1)], spread);
+        new.set_down(&[server(4, 2).end, server(2, 1).end]).unwrap();
+        let turn = new.choice.text();
+        new.take_settings(&old);
+        let down: Vec<_> = new.servers().filter(|s| s.1).map(|s| s.0).collect();
+        assert_eq!(
+            down,
+            [server(3, 1).end],
+            "{spread:?}: what it had is replaced"
+        );
+        assert_eq!(new.choice.text(), turn);
+        for n in 0..100 {
+            assert_ne!(new.choose(&flow(n)), Some(server(3, 1).end), "{spread:?}");
+        }
+        // another state's settings are none of a balancer's
+        let before = new.summary();
+        new.take_settings(&crate::FlowTable::new());
+        assert_eq!(new.summary(), before);
+    }
+}
+
+/// A turn behind the end of a shorter list is one of that list.
+#[test]
+fn turns_are_handed_on_within_the_list() {
+    let servers: Vec<_> = (1..=5).map(|n| server(n, 1)).collect();
+    let mut old = Balancer::new(&servers, Spread::RoundRobin);
+    for n in 0..4 {
+        old.choose(&flow(n));
+    }
+    let mut new = Balancer::new(&servers[..3], Spread::RoundRobin);
+    new.take_state(&mut old, &|e| Some(e));
+    assert_eq!(new.choose(&flow(9)), Some(servers[1].end));
+}
+
 /// Addresses that differ in any bit are others.
 #[test]
 fn all_bits_count() {

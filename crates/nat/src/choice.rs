@@ -51,6 +51,13 @@ impl Choice {
         found.map_or(Picked::Nobody, Picked::Entry)
     }
 
+    /// Goes on where another one was, with so many `entries` of its own.
+    pub fn take_turn(&mut self, old: &Choice, entries: usize) {
+        if let (Choice::RoundRobin { next }, Choice::RoundRobin { next: before }) = (self, old) {
+            *next = *before % entries.max(1);
+        }
+    }
+
     /// A worker takes turns of its own; who is chosen by a hash is chosen alike everywhere.
     pub fn scope(&self) -> Scope {
         match self {

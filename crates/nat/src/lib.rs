@@ -29,6 +29,7 @@ mod balancer;
 mod binder;
 mod choice;
 mod columns;
+mod destinations;
 mod endpoints;
 mod eviction_cursor;
 mod flood;
@@ -54,6 +55,7 @@ pub use access::{EntryMode, NoFlow, RewriterHandle, answering, create, entry, ha
 pub use balancer::{BalancedFlow, BalancedServer, Balancer, ServerEnd, Spread};
 pub use binder::{BindAnswer, Binder, FlowBinding, Wanted};
 pub use columns::{BindRequest, COLUMNS, Columns, FlowPacket, HEADER_BYTES, HEADER_WORDS, ROW};
+pub use destinations::{COUNTED_AT_ONCE, DestinationCounts};
 pub use flow_id::{FlowId, checksum_addend, checksum_shift};
 pub use fragments::{FragmentFate, MAX_FRAGMENTED};
 pub use kind::{REWRITER_CLASSES, Reasons, RewriterKind};

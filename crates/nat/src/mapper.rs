@@ -192,11 +192,7 @@ impl State for Mapper {
         let Some(old) = old.as_any_mut().downcast_mut::<Mapper>() else {
             return Takes::Nothing;
         };
-        if let (Choice::RoundRobin { next }, Choice::RoundRobin { next: before }) =
-            (&mut self.choice, &old.choice)
-        {
-            *next = *before;
-        }
+        self.choice.take_turn(&old.choice, self.entries.len());
         self.take_settings(old);
         Takes::Done
     }

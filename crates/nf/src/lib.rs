@@ -66,7 +66,7 @@ mod ways;
 pub use frames::SharedFrames;
 pub use memory::Memory;
 pub use plan::{Plan, PlanError, Purpose, RingPlan};
-pub use process::{Channel, LIFE, Process, State};
+pub use process::{Channel, LIFE, Process, State, TELL};
 pub use reclaim::{Reclaimed, quiet, reclaim};
 pub use region::{
     Classes, HEADROOM, MOST_NFS, MOST_RINGS, MOST_SLOTS, NO_CLASS, NfBlock, Orders, Region, Ring,

@@ -31,6 +31,8 @@ pub enum State {
 /// What the launcher tells a process in the lower two bits of its command's number
 /// ([`Orders::command`](crate::Orders::command)); the rest counts commands.
 pub const LIFE: [(&str, u32); 3] = [("advance", 1), ("finish", 2), ("stop", 3)];
+/// Also in these bits, of processes of Onefold's own: to say what it has counted so far, through its channel.
+pub const TELL: u32 = 0;
 
 /// One end of a connection between a launcher and a process: messages, and descriptors with them.
 #[derive(Debug)]

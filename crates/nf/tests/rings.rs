@@ -351,6 +351,39 @@ fn nothing_is_lost_between_threads_that_sleep() {
     );
 }
 
+/// One that has no room for what comes on one way lets that wait: it sleeps, unless something is there on another way.
+#[test]
+fn who_lets_an_input_wait_sleeps_until_another_one_has_something() {
+    let (region, plan) = region(shape(2, 64, 512), &[(0, 1), (0, 1)]);
+    let seat = |nf| Seat::new(region.clone(), &plan, nf, Vec::new()).unwrap();
+    let (mut launcher, nf) = (seat(0), seat(1));
+    let short = Duration::from_millis(1);
+    let sleeps = || {
+        let said = region.nf(1).unwrap().said();
+        said.sleeps.load(Ordering::Relaxed)
+    };
+    // inputs that wait, whether something else keeps it awake; does it sleep?
+    let slept = |waits: &[usize], awake: bool| {
+        let before = sleeps();
+        nf.sleep_despite(short, |i| waits.contains(&i), || awake);
+        sleeps() - before
+    };
+    let mut send = |output| {
+        let d = packet(&mut launcher, 1).unwrap();
+        launcher.queue(output, d);
+        assert_eq!(launcher.flush().unwrap(), 1);
+    };
+    assert_eq!((slept(&[], false), slept(&[0, 1], false)), (1, 1));
+    assert_eq!((slept(&[], true), slept(&[0, 1], true)), (0, 0));
+    send(0);
+    assert_eq!((slept(&[], false), slept(&[1], false)), (0, 0));
+    assert_eq!((slept(&[0], false), slept(&[0, 1], false)), (1, 1));
+    assert_eq!(slept(&[0], true), 0);
+    send(1);
+    assert_eq!((slept(&[0], false), slept(&[1], false)), (0, 0));
+    assert_eq!(slept(&[0, 1], false), 1);
+}
+
 #[test]
 fn slots_that_are_too_many_go_home() {
     let (region, plan) = region(shape(2, 256, 400), &[(0, 1)]);

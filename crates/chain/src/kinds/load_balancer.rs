@@ -6,6 +6,7 @@
 //! ICMP errors about a balanced flow reach the other side, the packet that they quote translated as the flow is: path
 //! MTU discovery (RFC 1191) works through it both ways. Fragments follow their first one.
 
+mod balanced;
 mod health;
 mod servers;
 mod v6;
@@ -19,6 +20,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+pub use balanced::Balanced;
 pub use health::{Health, HealthPlan, HealthServer, Probe, ProbeKind};
 
 /// Ports: 0 clients, 1 servers.
@@ -116,6 +118,7 @@ impl LoadBalancer {
             self.check_table(size, servers.len(), cx);
         }
         cx.health = self.health_plan(&servers, cx);
+        cx.balanced = Some(self.balanced(cx.name, vip.is_ipv6()));
         cx.translates(crate::workers::Kind::Balancer);
         let vip = match vip {
             IpAddr::V4(vip) => vip,

@@ -37,6 +37,8 @@ pub struct KindCx<'a> {
     pub rules: Vec<ListedRule>,
     /// Whose health is to be looked at.
     pub health: Option<load_balancer::HealthPlan>,
+    /// Of a load balancer: its servers.
+    pub balanced: Option<load_balancer::Balanced>,
     /// The function has a ConnTable, `connections`.
     pub(crate) tracks: bool,
 }
@@ -51,6 +53,7 @@ impl<'a> KindCx<'a> {
             span,
             rules: Vec::new(),
             health: None,
+            balanced: None,
             tracks: false,
         }
     }

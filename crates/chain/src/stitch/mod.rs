@@ -8,7 +8,7 @@ mod join;
 use crate::cores::Cores;
 use crate::error::Reader;
 use crate::kinds::external::BlackBox;
-use crate::kinds::load_balancer::HealthPlan;
+use crate::kinds::load_balancer::{Balanced, HealthPlan};
 use crate::kinds::native::NativeProgram;
 use crate::links::{Link, PortRef};
 use crate::placement::{Interconnect, Placement};
@@ -77,6 +77,8 @@ pub struct FunctionInfo {
     pub rules: Vec<ListedRule>,
     /// Of a load balancer whose servers may be down: how that is found out.
     pub health: Option<HealthPlan>,
+    /// Of a load balancer: its servers.
+    pub balanced: Option<Balanced>,
     /// Where it runs.
     pub placement: Placement,
     /// Of a function that is a program of its own: what is launched.

@@ -10,7 +10,7 @@ use onefold_packet::Timestamp;
 use serde_json::{Value, json};
 use signal_hook::consts::SIGHUP;
 use signal_hook::flag;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -28,6 +28,10 @@ pub struct Eve {
     reopen: Arc<AtomicBool>,
 }
 
+/// Ports of a chain that is a part of another one, with that one's port that all their packets have come in at, if
+/// there is one.
+pub type Origins = BTreeMap<String, Option<String>>;
+
 #[derive(Debug)]
 struct Written {
     path: PathBuf,
@@ -38,6 +42,7 @@ struct Written {
     failed: bool,
     /// Nobody says when the file has been moved away: that is looked for.
     follows: bool,
+    origins: Origins,
 }
 
 fn open(path: &Path) -> std::io::Result<File> {
@@ -50,20 +55,21 @@ impl Eve {
     /// # Errors
     /// It cannot be written.
     pub fn open(path: &Path) -> Result<Eve> {
-        let eve = Eve::of(path, false)?;
+        let eve = Eve::of(path, false, &Origins::new())?;
         flag::register(SIGHUP, Arc::clone(&eve.reopen)).context("--alerts: SIGHUP")?;
         Ok(eve)
     }
 
-    /// Lines are added to the file of this name, by others too; where it has been moved away, to a new one.
+    /// Lines are added to the file of this name, by others too, of which this one has a part of the chain; where it has
+    /// been moved away, to a new one.
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn beside_others(path: &Path) -> Result<Eve> {
-        Eve::of(path, true)
+    pub fn beside_others(path: &Path, origins: &Origins) -> Result<Eve> {
+        Eve::of(path, true, origins)
     }
 
-    fn of(path: &Path, follows: bool) -> Result<Eve> {
+    fn of(path: &Path, follows: bool, origins: &Origins) -> Result<Eve> {
         let file = open(path).with_context(|| format!("--alerts {}", path.display()))?;
         let written = Written {
             path: path.to_path_buf(),
@@ -71,6 +77,7 @@ impl Eve {
             counts: HashMap::new(),
             failed: false,
             follows,
+            origins: origins.clone(),
         };
         Ok(Eve {
             to: Arc::new(Mutex::new(written)),
@@ -181,7 +188,11 @@ impl Written {
             .ports
             .iter()
             .find(|p| p.source.is_some() && p.source == ingress);
-        let came = (port.map(|p| p.name.as_str()), None);
+        let port = port.and_then(|p| match self.origins.get(&p.name) {
+            Some(origin) => origin.as_deref(),
+            None => Some(p.name.as_str()),
+        });
+        let came = (port, None);
         let mut v = eve((came, at), &packet, (blocked, &signature));
         v["onefold"] = json!({
             "function": element.split('/').next(),

@@ -1,11 +1,12 @@
 //! `onefold reload`, `rule`, `route`, `backend`: a running chain is changed.
 
-use super::status::{Which, refused};
+use super::status::{PATIENCE, Which, refused};
 use crate::common;
 use crate::control::named;
+use crate::servers;
 use anyhow::Result;
 use onefold_control::{Change, Edit, EditKind, Request, default_folder, find};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// Options of `onefold reload`.
@@ -80,14 +81,15 @@ fn of_here(value: &str) -> String {
     onefold rule add 'deny tcp dst port 23'\n  \
     onefold rule remove 1 --nf fw\n  \
     onefold route add '10.9.0.0/16 via 192.0.2.2' --run edge\n  \
-    onefold backend drain 10.0.0.3"
+    onefold backend drain 10.0.0.3\n  \
+    onefold backend list"
 )]
 pub struct EditArgs {
     /// What to do
     #[arg(value_enum)]
     what: What,
     /// The rule, route or server, as in the chain file; of a rule to be removed also its number, from 1
-    #[arg(value_name = "TEXT", required = true, num_args = 1..)]
+    #[arg(value_name = "TEXT")]
     text: Vec<String>,
     /// The network function; the only one that has such things if not given
     #[arg(long, value_name = "FUNCTION")]
@@ -120,6 +122,8 @@ enum What {
     Drain,
     /// A server that was drained gets new flows again
     Resume,
+    /// All servers, each with the flows that it has: one that is drained and has none is not needed any more
+    List,
 }
 
 /// Runs `onefold rule`, `route` or `backend`.
@@ -134,7 +138,11 @@ pub fn edit(kind: EditKind, args: &EditArgs) -> Result<u8> {
         What::Remove => Change::Remove,
         What::Drain => Change::Drain,
         What::Resume => Change::Resume,
+        What::List => return list(kind, args),
     };
+    if args.text.is_empty() {
+        anyhow::bail!("which one? Give the rule, route or server, as in the chain file");
+    }
     if kind != EditKind::Backend && matches!(change, Change::Drain | Change::Resume) {
         anyhow::bail!("servers of load balancers are drained and resumed: onefold backend drain");
     }
@@ -153,6 +161,38 @@ pub fn edit(kind: EditKind, args: &EditArgs) -> Result<u8> {
         verify_first: args.verify_first,
     };
     ask(&which, &request, args.json)
+}
+
+/// The servers of load balancers.
+fn list(kind: EditKind, args: &EditArgs) -> Result<u8> {
+    if kind != EditKind::Backend || !args.text.is_empty() || args.verify_first {
+        anyhow::bail!("'list' is of servers, and of all: onefold backend list [--nf FUNCTION]");
+    }
+    let which = Which {
+        name: args.run.clone(),
+        socket: args.socket.clone(),
+    };
+    let mut client = which.connect(Some(PATIENCE))?;
+    let request = Request::Status {
+        rules: false,
+        servers: true,
+    };
+    let mut v = match client.ask(&request) {
+        Ok(v) => v,
+        Err(e) => return refused(e, args.json),
+    };
+    let mut all = match v["servers"].take() {
+        Value::Array(all) => all,
+        _ => Vec::new(),
+    };
+    all.retain(|s| args.nf.as_ref().is_none_or(|nf| s["nf"] == **nf));
+    if args.json {
+        return common::print_json(&json!({ "servers": all }));
+    }
+    for s in &all {
+        crate::say!("{}", servers::line(s));
+    }
+    Ok(common::HOLDS)
 }
 
 fn ask(which: &Which, request: &Request, json: bool) -> Result<u8> {

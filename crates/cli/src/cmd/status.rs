@@ -1,6 +1,7 @@
 //! `onefold status`: how a running chain stands.
 
 use crate::common::{self, thousands};
+use crate::servers;
 use anyhow::{Result, anyhow};
 use onefold_control::{Client, ClientError, Failure, Kind, Request, default_folder, find};
 use serde_json::Value;
@@ -80,7 +81,11 @@ pub struct Args {
 /// Runs it.
 pub fn run(args: &Args) -> Result<u8> {
     let mut client = args.which.connect(Some(PATIENCE))?;
-    let v = match client.ask(&Request::Status { rules: args.rules }) {
+    let request = Request::Status {
+        rules: args.rules,
+        servers: true,
+    };
+    let v = match client.ask(&request) {
         Ok(v) => v,
         Err(e) => return refused(e, args.json),
     };
@@ -91,17 +96,7 @@ pub fn run(args: &Args) -> Result<u8> {
         crate::say!("{line}");
     }
     for s in v["servers"].as_array().into_iter().flatten() {
-        let text = |key: &str| s[key].as_str().unwrap_or_default();
-        let state = match s["up"].as_bool() {
-            Some(true) => "up",
-            _ => "down",
-        };
-        crate::say!(
-            "  server {} {} {state}  {}",
-            text("nf"),
-            text("server"),
-            text("why")
-        );
+        crate::say!("  {}", servers::line(s));
     }
     for r in v["rules"].as_array().into_iter().flatten() {
         crate::say!(

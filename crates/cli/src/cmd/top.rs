@@ -31,7 +31,12 @@ pub struct Args {
 /// Runs it.
 pub fn run(args: &Args) -> Result<u8> {
     let mut client = args.which.connect(Some(PATIENCE))?;
-    let mut ask = || client.ask(&Request::Status { rules: false });
+    let mut ask = || {
+        client.ask(&Request::Status {
+            rules: false,
+            servers: false,
+        })
+    };
     let first = match ask() {
         Ok(v) => v,
         Err(e) => return refused(e, false),

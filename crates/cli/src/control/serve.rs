@@ -6,6 +6,7 @@ use super::session::{Command, Snapshot};
 use super::{metrics, status, trace};
 use crate::cmd::run::{self, Scaling};
 use crate::health::{self, Health};
+use crate::servers::{self, ServerFlows};
 use anyhow::{Context, Result, anyhow};
 use onefold_chain::Chain;
 use onefold_control::{
@@ -106,7 +107,7 @@ pub fn start(
     let metrics = match control.metrics {
         None => None,
         Some(at) => {
-            let text = move || match answers.status(false) {
+            let text = move || match answers.status(false, false) {
                 Ok(v) => Ok(metrics::text(&v)),
                 Err(e) => Err(e.message),
             };
@@ -182,7 +183,7 @@ struct Answers {
 impl Answers {
     fn answer(&self, request: Request, stream: &mut Stream<'_>) -> Result<Value, Failure> {
         match request {
-            Request::Status { rules } => self.status(rules),
+            Request::Status { rules, servers } => self.status(rules, servers),
             Request::Reload { chain, set } => self.reloader.reload(chain, set),
             Request::Edit { edit, verify_first } => self.reloader.edit(edit, verify_first),
             Request::Capture { matching, count } => {
@@ -201,18 +202,23 @@ impl Answers {
         }
     }
 
-    fn status(&self, rules: bool) -> Result<Value, Failure> {
+    fn status(&self, rules: bool, servers: bool) -> Result<Value, Failure> {
         let all: Result<Vec<Snapshot>, Failure> =
             self.senders.iter().map(|s| snapshot(s, rules)).collect();
+        let all = all?;
+        let health = self.health.json();
+        let servers = match all.first().filter(|_| servers) {
+            Some(s) => servers::with_health(&self.servers(&s.chain)?, &health),
+            None => health,
+        };
         let socket = self.socket.as_deref();
         let v = status::json(
-            all?,
+            all,
             self.mode,
             (&self.name, socket),
             (self.scaling.as_deref(), self.watched.as_ref()),
         );
         let mut v = v.ok_or_else(|| Failure::new(Kind::Ended, "there is no worker"))?;
-        let servers = self.health.json();
         if let Some(keys) = v.as_object_mut().filter(|_| !servers.is_empty()) {
             keys.insert("servers".into(), servers.into());
         }
@@ -221,6 +227,26 @@ impl Answers {
 }
 
 impl Answers {
+    /// Servers with the flows that they have at all workers.
+    fn servers(&self, chain: &Chain) -> Result<Vec<ServerFlows>, Failure> {
+        let mut all = Vec::new();
+        for s in &self.senders {
+            let mut failed = None;
+            let counted = servers::count(chain, |call| match handler(s, call) {
+                Ok(said) => said,
+                Err(e) => {
+                    failed = Some(e);
+                    None
+                }
+            });
+            if let Some(e) = failed {
+                return Err(e);
+            }
+            servers::add(&mut all, counted);
+        }
+        Ok(all)
+    }
+
     fn scale(&self, workers: Option<usize>) -> Result<Value, Failure> {
         let Some(scaling) = &self.scaling else {
             let why =
@@ -236,6 +262,15 @@ impl Answers {
 pub fn snapshot(sender: &Sender<Command>, rules: bool) -> Result<Snapshot, Failure> {
     let (reply, answer) = sync_channel(1);
     tell(sender, Command::Status { rules, reply })?;
+    let got = answer.recv_timeout(PATIENCE);
+    got.map_err(|_| Failure::new(Kind::Ended, "the worker does not answer"))
+}
+
+/// What a read handler of a worker's graph says; `None`: there is none, or it refuses.
+fn handler(sender: &Sender<Command>, call: &str) -> Result<Option<String>, Failure> {
+    let (reply, answer) = sync_channel(1);
+    let call = call.to_string();
+    tell(sender, Command::Read { call, reply })?;
     let got = answer.recv_timeout(PATIENCE);
     got.map_err(|_| Failure::new(Kind::Ended, "the worker does not answer"))
 }

@@ -36,6 +36,13 @@ pub enum Command {
         /// Who wants to know.
         reply: SyncSender<Snapshot>,
     },
+    /// Say what a read handler says.
+    Read {
+        /// The handler, and its parameter.
+        call: String,
+        /// Who wants to know; `None`: there is none, or it refuses.
+        reply: SyncSender<Option<String>>,
+    },
     /// Hold another chain, unless it does not fit.
     Prepare {
         /// The chain, ready.
@@ -347,6 +354,11 @@ impl Session {
             // who asked may have gone
             Command::Status { rules, reply } => {
                 let _ = reply.try_send(self.snapshot(worker, renewal, rules));
+                Ok(false)
+            }
+            Command::Read { call, reply } => {
+                let graph = worker.executor().flow_mut().peek_graph_mut();
+                let _ = reply.try_send(graph.read_handler(&call).ok());
                 Ok(false)
             }
             Command::Tap { port, sink, reply } => {

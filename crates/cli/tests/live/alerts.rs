@@ -45,6 +45,89 @@ fn send(net: &Net, payloads: &[&[u8]]) {
     }
 }
 
+/// The rules on payloads in a process of their own, behind a function in another one: lines, `status` and report say
+/// what they say of functions in one process, by ports of the chain.
+#[test]
+fn alerts_of_a_process_are_those_of_the_chain() {
+    let Some(net) = routed() else { return };
+    net.ip(
+        "a",
+        "neigh replace 172.16.0.2 lladdr 02:00:00:00:00:09 dev va",
+    );
+    let dir = common::temp("live-alerts-process");
+    let chain = CHAIN
+        .replace("functions:\n", "functions:\n  seen: { monitor: {} }\n")
+        .replace("  dpi:\n    dpi:", "  dpi:\n    run: process\n    dpi:")
+        .replace(
+            "ports:\n  left: dpi[0]",
+            "links: [ \"seen[1] <-> [0]dpi\" ]\nports:\n  left: seen[0]",
+        );
+    for (name, text) in [("chain.yaml", chain.as_str()), ("my.rules", RULE)] {
+        std::fs::write(dir.join(name), text).expect("a file");
+    }
+    let file = dir.join("eve.json");
+    let names = ["chain.yaml", "eve.json", "control"].map(|n| dir.join(n).display().to_string());
+    let ports = ["--port", "left=packet:oa", "--port", "right=packet:ob"];
+    let to = ["--alerts", &names[1], "--control", &names[2]];
+    let args = [&[names[0].as_str()][..], &ports, &to].concat();
+    let onefold = Running::start(&net, "o", &args);
+    send(&net, &[b"xabc", b"EVIL", b"nothing", b"abc"]);
+    let all = lines(&file, 3);
+    let said = all.iter().map(|l| {
+        let at = |p: &str| l.pointer(p).map_or(Value::Null, Value::clone).to_string();
+        [
+            "/alert/signature",
+            "/alert/action",
+            "/onefold/count",
+            "/onefold/line",
+            "/in_iface",
+            "/src_ip",
+        ]
+        .map(at)
+    });
+    fn question(n: &str) -> [&str; 6] {
+        let source = "\"172.16.0.1\"";
+        ["\"a: question\"", "\"allowed\"", n, "1", "\"left\"", source]
+    }
+    let marker = [
+        "\"marker\"",
+        "\"blocked\"",
+        "1",
+        "8",
+        "\"left\"",
+        "\"172.16.0.1\"",
+    ];
+    assert_eq!(
+        said.collect::<Vec<_>>(),
+        [question("1"), marker, question("2")],
+        "{all:?}"
+    );
+    let alerts = |v: &Value| -> Vec<[String; 4]> {
+        let all = v["alerts"].as_array().into_iter().flatten();
+        all.map(|a| ["sid", "message", "action", "packets"].map(|k| a[k].to_string()))
+            .collect()
+    };
+    let expected = [
+        ["7", "\"a: question\"", "\"allowed\"", "2"],
+        ["null", "\"marker\"", "\"blocked\"", "1"],
+    ];
+    // while it runs, more than once
+    for _ in 0..3 {
+        let mut status = Command::new(env!("CARGO_BIN_EXE_onefold"));
+        status.args(["status", "--rules", "--json", "--socket", &names[2]]);
+        let o = status.output().expect("the binary runs");
+        assert!(o.status.success(), "{o:?}");
+        let v: Value = serde_json::from_slice(&o.stdout).expect("JSON");
+        assert_eq!(alerts(&v), expected, "{v}");
+        // others on the cable, of IPv6, have said something, too
+        assert!(v["links"][0]["packets"].as_u64() >= Some(4), "{v}");
+    }
+    let report = onefold.stop();
+    assert_eq!(alerts(&report), expected, "{report}");
+    let all = &report["ports"]["left"]["in"]["packets"];
+    assert_eq!(&report["links"][0]["packets"], all, "{report}");
+}
+
 #[test]
 fn alerts_are_written_while_packets_come() {
     for more in [&[][..], &["--workers", "2"]] {

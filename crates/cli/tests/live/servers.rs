@@ -179,6 +179,18 @@ impl Farm {
         panic!("it gets nowhere")
     }
 
+    /// `backend list`: server, weight and flows of each.
+    fn counted(&self) -> Vec<(Option<String>, u64, u64)> {
+        let v = self.edge.json(&["backend", "list"]);
+        let all = v["servers"].as_array().expect("servers").iter();
+        let number = |s: &serde_json::Value, key: &str| s[key].as_u64().expect("a number");
+        let one = |s: &serde_json::Value| {
+            let server = s["server"].as_str().map(str::to_string);
+            (server, number(s, "weight"), number(s, "flows"))
+        };
+        all.map(one).collect()
+    }
+
     /// New clients come to these servers, and no others, from soon on.
     fn new_ones_go_to(&self, wanted: &[u8]) {
         let begun = Instant::now();
@@ -261,15 +273,34 @@ fn servers_come_and_go(name: &str, policy: &str, of: Version) {
     // one is drained
     farm.new_ones_go_to(&[1, 2]);
     farm.edge.json(&["backend", "drain", &one]);
+    // its flows are counted: it has those that it had, and the other one has all new ones
+    let counted = farm.counted();
+    assert!(counted[0].2 >= before.iter().filter(|s| **s == 1).count() as u64);
     let new = farm.reached(&farm.clients(40));
     assert!(new.iter().all(|s| *s == 2), "at once: {new:?}");
+    let [(_, _, drained), (_, _, other)] = &counted[..] else {
+        panic!("{counted:?}")
+    };
+    let expected = [
+        (Some(one.clone()), 0, *drained),
+        (Some(two.clone()), 1, other + 40),
+    ];
+    assert_eq!(farm.counted(), expected);
     assert_eq!(farm.reached(&clients), before, "established flows stay");
     let o = farm.edge.ask(&["backend", "drain", &one]);
     assert_eq!(o.status.code(), Some(2), "it is drained already");
     farm.edge.json(&["backend", "resume", &one]);
     farm.new_ones_go_to(&[1, 2]);
     assert_eq!(farm.reached(&clients), before, "established flows stay");
+    // one that is removed is none of the servers any more, and has its flows still
+    farm.edge.json(&["backend", "remove", &one]);
+    assert_eq!(farm.reached(&clients), before, "established flows stay");
+    let counted = farm.counted();
+    assert_eq!(counted.len(), 2, "{counted:?}");
+    assert_eq!((&counted[0].0, counted[1].0.is_some()), (&Some(two), false));
+    assert!(counted[1].2 >= *drained, "{counted:?}");
     let v = farm.edge.onefold.stop();
+    assert_eq!(v["servers"][1]["flows"], counted[1].2, "{v}");
     let reasons = v["drops"].to_string();
     assert!(!reasons.contains("no free port"), "{reasons}");
     drop(first);

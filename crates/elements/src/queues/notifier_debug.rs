@@ -1,7 +1,7 @@
 //! NotifierDebug (Click): says what the notifiers of queues say, for tests of configurations.
 //!
-//! Deliberate difference: queues are numbered in the order of the configuration, and a queue that has packets is
-//! active; Click counts every notifier, and a queue is active until a pull has found it empty.
+//! Deliberate difference: queues are numbered in the order of the configuration; Click counts notifiers of other
+//! elements, too.
 
 use super::util::unknown;
 use onefold_element::handler::{HandlerInfo, HandlerResult};

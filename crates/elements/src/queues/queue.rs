@@ -116,6 +116,8 @@ struct Queue {
     highwater: usize,
     /// Vain pulls since the last packet.
     sleepiness: u8,
+    /// Whoever pulls may expect a packet: one has come, or none has, and nobody has found that out often enough.
+    awake: bool,
 }
 
 impl Queue {
@@ -129,6 +131,7 @@ impl Queue {
             drops: 0,
             highwater: 0,
             sleepiness: 0,
+            awake: true,
         })
     }
 
@@ -164,6 +167,7 @@ impl Queue {
     #[inline]
     fn store(&mut self, port: Port, p: Pkt, cx: &mut Cx<'_>) {
         if self.q.len() < self.capacity {
+            self.awake = true;
             if port == 1 && self.kind == Kind::Mixed {
                 self.q.push_front(p);
             } else {
@@ -237,10 +241,13 @@ impl Element for Queue {
             if self.sleepiness < WAKEFUL && self.kind != Kind::Quick {
                 self.sleepiness += 1;
                 cx.notify_nonempty();
+            } else {
+                self.awake = false;
             }
             return None;
         };
         self.sleepiness = 0;
+        self.awake = self.kind != Kind::Quick || !self.q.is_empty();
         if self.full_note && self.q.len() + 1 == self.capacity {
             cx.notify_nonfull();
         }
@@ -253,6 +260,10 @@ impl Element for Queue {
 
     fn storage(&self) -> Option<usize> {
         Some(self.q.len())
+    }
+
+    fn is_awake(&self) -> bool {
+        self.awake
     }
 
     fn held(&self) -> usize {
@@ -376,6 +387,28 @@ mod tests {
             b.pull(0);
             let expected = polls + 1 + usize::from(polls > 0);
             assert_eq!(b.host.nonempty, expected, "{class}");
+        }
+    }
+
+    #[test]
+    fn awake_until_the_tenth_vain_pull_or_when_nothing_is_left() {
+        for (class, vain) in [("Queue", 10), ("NotifierQueue", 10), ("QuickNoteQueue", 1)] {
+            let mut b = Bench::new(class, "", 1, 1).unwrap();
+            for round in 0..3 {
+                let mut pulls = 0;
+                while b.element.is_awake() {
+                    assert!(b.pull(0).is_none());
+                    pulls += 1;
+                }
+                let quick = class == "QuickNoteQueue";
+                let expected = if quick && round > 0 { 0 } else { vain };
+                assert_eq!(pulls, expected, "{class}, round {round}");
+                b.push(0, &[1]);
+                b.push(0, &[2]);
+                assert!(b.element.is_awake() && b.pull(0).is_some());
+                assert!(b.element.is_awake() && b.pull(0).is_some());
+                assert_eq!(b.element.is_awake(), !quick, "{class}");
+            }
         }
     }
 

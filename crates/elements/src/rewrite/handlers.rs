@@ -1,7 +1,9 @@
 //! Handlers of the rewriters: Click's names and texts. Tables are sorted by flow (Click's order is its hash table's).
 
+use super::mapper::read_server;
 use super::rewriter::Rewriter;
 use super::spec::{SpecScope, parse};
+use crate::flows_to::part_text;
 use onefold_element::Cx;
 use onefold_element::args::{ArgScope, FromArg, split_words};
 use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
@@ -41,6 +43,7 @@ pub(super) fn list(kind: RewriterKind, ninputs: usize) -> &'static [HandlerInfo]
                 HandlerInfo::rw("capacity"),
                 HandlerInfo::w("clear"),
                 r("evictions"),
+                HandlerInfo::rp("flows_to"),
             ]);
             v.extend(PATTERNS.map(HandlerInfo::rw));
             v
@@ -99,6 +102,7 @@ impl Rewriter {
                 self.table_text(t, self.handle.member * 2, cx)
             }
             "udp_table" | "udp_mappings" => self.table_text(t, udp_map, cx),
+            "flows_to" => self.flows_to(t, param, cx)?,
             "tcp_lookup" | "lookup" => self.lookup(t, param, &names.scope())?,
             _ => {
                 let text = pattern_input(name).and_then(|i| self.pattern_text(i, cx));
@@ -126,6 +130,16 @@ impl Rewriter {
         }
         s.push('\n');
         Some(s)
+    }
+
+    /// `FROM SERVER ...`: of a part of the table, from record number FROM on, how many flows go to each server
+    /// (`ADDRESS`, `ADDRESS:PORT`). `NEXT FLOWS ... OTHER`: where the next part begins, 0 if that was the last one, the
+    /// flows of each server, and those to other ones.
+    fn flows_to(&self, t: &FlowTable, param: &str, cx: &Cx<'_>) -> HandlerResult {
+        let now = u64::try_from(cx.now.nanos() / 1_000_000).unwrap_or(0);
+        part_text(param, read_server, |from, counts| {
+            t.count_destinations((self.handle.member, now), from, counts)
+        })
     }
 
     fn table_text(&self, t: &FlowTable, map: u16, cx: &Cx<'_>) -> String {

@@ -301,7 +301,7 @@ fn server_text((addr, port): ServerAddr) -> String {
     }
 }
 
-fn read_server(text: &str) -> Result<ServerAddr, String> {
+pub(super) fn read_server(text: &str) -> Result<ServerAddr, String> {
     let (addr, port) = match text.split_once(':') {
         Some((addr, port)) => (addr, port.parse::<u16>().ok().filter(|p| *p > 0)),
         None => (text, Some(0)),

@@ -56,7 +56,7 @@ struct ConnBalancer {
 }
 
 /// `ADDRESS`, `ADDRESS:PORT`, `[ADDRESS]:PORT`.
-fn read_server(text: &str) -> Result<ServerEnd, String> {
+pub(super) fn read_server(text: &str) -> Result<ServerEnd, String> {
     if let Ok(a) = text.parse::<IpAddr>() {
         return Ok((a, 0));
     }

@@ -11,7 +11,8 @@
 //! Handlers: `table` (one line per connection, sorted: protocol, addresses and ports of its first packet, state,
 //! status, mark unless it is 0, what its packets become behind `as`, seconds left), `count`, `capacity`, `new`,
 //! `established`, `related`, `invalid`, `untracked` (packets by state), `entered`, `expired`, `evicted`, `ended`,
-//! `full`, `clashed`; `flush` forgets all connections.
+//! `full`, `clashed`; `flows_to FROM SERVER ...`: how many connections whose destination is translated go to which
+//! server, of a part of the table (`flows_to.rs`); `flush` forgets all connections.
 //!
 //! Differences from Linux:
 //! - sequence numbers are not held against windows: as nf_conntrack_tcp_be_liberal = 1 and
@@ -23,8 +24,10 @@
 //! - there are no expectations (helpers), zones and labels;
 //! - which connection gives way when the table is full.
 
+use super::conn_balancer::read_server;
 use super::settings::{DEFAULT_CAPACITY, MAX_CAPACITY, Settings, TIMEOUTS};
 use super::table::{ConnTable, millis};
+use crate::flows_to::part_text;
 use onefold_element::args::{Args, Seconds};
 use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
 use onefold_element::model::{Model, ModelCx};
@@ -120,12 +123,13 @@ impl Element for ConnTableElement {
             HandlerInfo::r("ended"),
             HandlerInfo::r("full"),
             HandlerInfo::r("clashed"),
+            HandlerInfo::rp("flows_to"),
             HandlerInfo::button("flush"),
         ];
         H
     }
 
-    fn read(&mut self, name: &str, _: &str, cx: &mut Cx<'_>) -> HandlerResult {
+    fn read(&mut self, name: &str, param: &str, cx: &mut Cx<'_>) -> HandlerResult {
         let no_such = || HandlerError::NoSuchHandler(name.to_string());
         let now = millis(cx.now);
         let table = self.table.and_then(|id| cx.store.get::<ConnTable>(id));
@@ -133,6 +137,11 @@ impl Element for ConnTableElement {
         let t = &table.totals;
         let number = match name {
             "table" => return Ok(table.text(now)),
+            "flows_to" => {
+                return part_text(param, read_server, |from, counts| {
+                    table.count_destinations(now, from, counts)
+                });
+            }
             "count" => table.len(now) as u64,
             "capacity" => table.settings.capacity as u64,
             "new" => t.packets[0],

@@ -40,6 +40,15 @@ impl Ends {
         }
     }
 
+    /// Where packets with these ends go.
+    pub fn destination(&self) -> (IpAddr, u16) {
+        let address = match (self.v6, self.dst.address) {
+            (true, bytes) => Ipv6Addr::from(bytes).into(),
+            (false, [a, b, c, d, ..]) => Ipv4Addr::new(a, b, c, d).into(),
+        };
+        (address, self.dst.port)
+    }
+
     /// The key of packets with these ends, and which way one goes from `src` to `dst`.
     pub fn key(&self) -> (ConnKey, bool) {
         let bytes = if self.v6 { 16 } else { 4 };

@@ -3,6 +3,7 @@
 use super::class::STATES;
 use super::table::{ASSURED, ConnTable, DNAT, FLIPPED, Record, SEEN_REPLY, SNAT, TCP, USED};
 use onefold_element::{Partition, Scope, State, state_any};
+use onefold_nat::{COUNTED_AT_ONCE, DestinationCounts, ServerEnd};
 use std::fmt::Write;
 
 impl ConnTable {
@@ -22,6 +23,29 @@ impl ConnTable {
     pub fn describe(&self, i: u32) -> Option<String> {
         let r = self.records.get(i as usize)?;
         (r.status & USED != 0).then(|| self.describe_record(i, r))
+    }
+
+    /// Counts connections whose destination is translated, and that have not ended, by where they go; of
+    /// [`COUNTED_AT_ONCE`] records from number `from` on. Where the next ones begin; `None`: that was all.
+    pub fn count_destinations(
+        &self,
+        now: u64,
+        from: usize,
+        counts: &mut DestinationCounts<ServerEnd>,
+    ) -> Option<usize> {
+        let end = from.saturating_add(COUNTED_AT_ONCE);
+        let records = self.records.iter().enumerate().skip(from);
+        for (i, r) in records.take(COUNTED_AT_ONCE) {
+            let i = i as u32;
+            let live = r.status & USED != 0 && !self.has_ended(i, now);
+            let t = self.translations.get(self.given.translation(i));
+            let t = t.filter(|_| live && r.status & DNAT != 0);
+            if let Some(t) = t {
+                let (address, port) = t.new.destination();
+                counts.add((address, port), (address, 0));
+            }
+        }
+        (end < self.records.len()).then_some(end)
     }
 
     fn describe_record(&self, i: u32, r: &Record) -> String {

@@ -519,7 +519,7 @@ impl ConnTable {
         }
     }
 
-    fn has_ended(&self, i: u32, now: u64) -> bool {
+    pub(super) fn has_ended(&self, i: u32, now: u64) -> bool {
         self.noted.get(i as usize).is_some_and(|n| now >= n.expires)
     }
 

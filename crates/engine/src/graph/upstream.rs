@@ -30,9 +30,10 @@ impl Core {
     }
 
     /// Queues that packets are pulled from, through any element, by their number among all queues of the graph; and
-    /// whether there is a packet in each.
+    /// whether who pulls from each may expect a packet.
     pub(crate) fn queues_above(&self, elem: ElemId) -> Vec<(usize, bool)> {
-        let stored = |n: usize| self.nodes.get(n)?.elem.as_ref()?.storage();
+        let element = |n: usize| self.nodes.get(n)?.elem.as_ref();
+        let stores = |n: usize| element(n).is_some_and(|e| e.storage().is_some());
         let (mut todo, mut seen, mut found) = (vec![elem.0], BTreeSet::new(), BTreeSet::new());
         // Bound: every element is taken up once.
         while let Some(n) = todo.pop() {
@@ -41,17 +42,16 @@ impl Core {
                 let Some(up) = self.pulled_from(n, port).filter(|u| seen.insert(u.node)) else {
                     continue;
                 };
-                match stored(up.node as usize) {
-                    Some(packets) => {
-                        found.insert((up.node as usize, packets > 0));
+                let n = up.node as usize;
+                match stores(n) {
+                    true => {
+                        found.insert((n, element(n).is_some_and(|e| e.is_awake())));
                     }
-                    None => todo.push(up.node),
+                    false => todo.push(up.node),
                 }
             }
         }
-        let queues: Vec<usize> = (0..self.nodes.len())
-            .filter(|n| stored(*n).is_some())
-            .collect();
+        let queues: Vec<usize> = (0..self.nodes.len()).filter(|n| stores(*n)).collect();
         let number = |n: usize| queues.iter().position(|q| *q == n).unwrap_or(0);
         found
             .into_iter()

@@ -88,6 +88,8 @@ fn parse(stat: &str, core: usize) -> Option<Core> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Command, Stdio};
 
     #[test]
     fn a_core_is_found_and_its_time_is_sorted() {
@@ -103,14 +105,27 @@ mod tests {
         assert!((c.share() - 73.0 / 385.0).abs() < 1e-9);
     }
 
+    /// A process of one thread: of one with several, time is gone with each thread that ends.
     #[test]
-    fn this_process_has_used_some() {
-        let before = of_process(std::process::id()).unwrap();
-        let mut x = 1u64;
-        for i in 0..3_000_000u64 {
-            x = std::hint::black_box(x.wrapping_mul(31).wrapping_add(i));
-        }
-        assert!(of_process(std::process::id()).unwrap() >= before, "{x}");
+    fn a_process_that_counts_has_used_some() {
+        let counts =
+            "while read x; do i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo done; done";
+        let mut child = Command::new("sh")
+            .args(["-c", counts])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let before = of_process(child.id()).unwrap();
+        let mut to = child.stdin.take().unwrap();
+        to.write_all(b"go\n").unwrap();
+        let mut said = String::new();
+        let mut from = BufReader::new(child.stdout.take().unwrap());
+        from.read_line(&mut said).unwrap();
+        assert_eq!(said, "done\n");
+        assert!(of_process(child.id()).unwrap() > before);
+        drop(to);
+        assert!(child.wait().unwrap().success());
         assert_eq!(of_process(u32::MAX), None);
     }
 }

@@ -93,7 +93,10 @@ impl Bench {
         let read = || tcp.as_ref().map(Tcp::bytes);
         let status = |client: &mut Client| {
             client
-                .ask(&Request::Status { rules: false })
+                .ask(&Request::Status {
+                    rules: false,
+                    servers: false,
+                })
                 .map_err(|e| anyhow!("{e}"))
         };
         // a status is there as soon as packets go

@@ -218,6 +218,7 @@ impl<'a> Gather<'a> {
                     nf: self.nf.to_string(),
                     element: element.to_string(),
                     argument: executed.get(&key).copied(),
+                    repeated: Vec::new(),
                     loc: graph.arg_loc(at, r.argument),
                     text: r.text.clone(),
                     verdict: rules::verdict(

@@ -1,7 +1,7 @@
 //! What others ask of the arguments of a run.
 
 use super::{Args, Mode, flow};
-use crate::alerts::{self, Eve};
+use crate::alerts::{self, Eve, Origins};
 use crate::common::ChainArgs;
 use crate::control::ControlArgs;
 use crate::deploy::VerifyArgs;
@@ -109,9 +109,9 @@ impl Args {
     ///
     /// # Errors
     /// It cannot be written.
-    pub(super) fn eve_beside_others(&self, live: bool) -> Result<Option<Eve>> {
+    pub(super) fn eve_beside_others(&self, live: bool, origins: &Origins) -> Result<Option<Eve>> {
         let file = self.alerts.as_deref().filter(|_| live);
-        file.map(Eve::beside_others).transpose()
+        file.map(|f| Eve::beside_others(f, origins)).transpose()
     }
     /// Most packets that go in together.
     pub fn batch_size(&self) -> usize {

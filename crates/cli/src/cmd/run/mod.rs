@@ -20,6 +20,7 @@ use crate::progress::Busy;
 use crate::rules;
 use crate::runner::{self, Plan};
 use crate::sandbox::{self, SandboxArgs};
+use crate::servers;
 use crate::shadow::{Policy, ShadowArgs, ShadowLog};
 use crate::xdp::{Entries, Offloader, Offloading, Offloads};
 use anyhow::{Context, Result};
@@ -429,6 +430,7 @@ impl Told<'_> {
         } else {
             print_text(&chain.name, outcome);
             alerts::print(&found);
+            servers::print(&counts.servers);
             if let (Some(m), Some(r)) = (made, &outcome.program) {
                 print_program(m, r);
             }

@@ -167,3 +167,47 @@ fn maglev_chooses_by_the_flow() {
         "- - 5.0.0.1 - 0 1 a 1, - - 5.0.0.2 - 0 1 b 1, - - 5.0.0.3 81 0 1 c 1, SIZE 1021, SEED 8";
     assert_ne!(of_one(config), of_one(seeded));
 }
+
+/// Against the servers that packets went to, of a table of one part and one of two.
+#[test]
+fn flows_are_counted_by_server_a_part_of_the_table_at_a_time() {
+    for ((class, config), flows) in mappers().into_iter().zip([70_000u32, 300, 300]) {
+        let mut n = net(class, config);
+        n.at(1.0);
+        let mut went: BTreeMap<String, u64> = BTreeMap::new();
+        for c in 0..flows {
+            let [_, a, b, d] = c.to_be_bytes();
+            let from = format!("10.{a}.{b}.{d}");
+            let said = n.go(0, udp_packet((&from, 1000), ("9.9.9.9", 80), b""));
+            let server = said.split("> ").nth(1).unwrap_or("-").to_string();
+            *went.entry(server).or_default() += 1;
+        }
+        let counted = |n: &mut Net| {
+            let (mut sum, mut from, mut parts) = ([0; 4], 0, 0);
+            loop {
+                let call = format!("flows_to {from} 5.0.0.1 5.0.0.3:81 5.0.0.9");
+                let said = n.read("rw", &call);
+                let numbers: Vec<u64> = said.split(' ').map(|n| n.parse().unwrap()).collect();
+                for (all, n) in sum.iter_mut().zip(&numbers[1..]) {
+                    *all += n;
+                }
+                parts += 1;
+                from = numbers[0];
+                if from == 0 {
+                    return (sum, parts);
+                }
+            }
+        };
+        let of = |server: &str| went.get(server).copied().unwrap_or(0);
+        let expected = [of("5.0.0.1 80"), of("5.0.0.3 81"), 0, of("5.0.0.2 80")];
+        assert_eq!(expected.iter().sum::<u64>(), u64::from(flows));
+        let parts = if flows > 1 << 16 { 2 } else { 1 };
+        assert_eq!(counted(&mut n), (expected, parts), "{class}");
+        // some are used once more, and the others end
+        n.at(290.0);
+        let again = udp_packet(("10.0.0.7", 1000), ("9.9.9.9", 80), b"");
+        n.go(0, again);
+        n.at(400.0);
+        assert_eq!(counted(&mut n).0.iter().sum::<u64>(), 1, "{class}");
+    }
+}

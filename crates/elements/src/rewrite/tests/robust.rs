@@ -244,8 +244,11 @@ fn handlers_that_are_listed_can_be_called() {
         assert!(handlers.iter().any(|h| h.name == "pattern1"));
         assert!(!handlers.iter().any(|h| h.name == "pattern2"));
         for h in handlers.iter().filter(|h| h.readable()) {
-            let text = format!("{} 1.0.0.1 2 3.0.0.3 4", h.name);
-            b.read(&text).unwrap();
+            let param = match h.name {
+                "flows_to" => "0 1.0.0.1 3.0.0.3:4",
+                _ => "1.0.0.1 2 3.0.0.3 4",
+            };
+            b.read(&format!("{} {param}", h.name)).unwrap();
         }
         assert!(b.read("pattern7").is_err());
         assert!(b.read("bogus").is_err());

@@ -1,12 +1,14 @@
 //! A running chain whose functions are processes is asked from outside: how it stands, which policy schedules it, which
 //! packets pass its ports, and to stop. Who moves packets answers between two batches.
 
+use super::counted::Whole;
 use super::mover::Mover;
 use super::report;
 use super::scheduling::Schedule;
 use crate::cmd::run::Args;
 use crate::control::{self, capture};
 use anyhow::{Context, Result};
+use onefold_chain::Chain;
 use onefold_control::{Failure, Handler, Kind, Matching, Request, Server, Stream};
 use serde_json::{Value, json};
 use std::os::fd::OwnedFd;
@@ -19,6 +21,8 @@ const MOST: usize = 16;
 /// What is asked of who moves packets.
 enum What {
     Status,
+    /// What each process has counted: a list.
+    Counted,
     Stop,
     /// What passes this port goes there, too; `None`: nobody looks any more.
     Tap(Option<(String, capture::Sink)>),
@@ -51,6 +55,7 @@ impl Question {
     pub fn answer(self, mover: &mut Mover) {
         let answer = match self.what {
             What::Status => status(mover),
+            What::Counted => return mover.count(self.reply),
             What::Stop => {
                 mover.stopped = true;
                 json!({ "stopping": true })
@@ -83,22 +88,24 @@ fn status(mover: &Mover) -> Value {
 ///
 /// # Errors
 /// A socket that was asked for cannot be had.
-pub fn start(args: &Args, chain: &str, mover: &mut Mover) -> Result<Option<Server>> {
-    let Some(mut server) = control::bind(args.control(), chain, args.is_quiet())? else {
+pub fn start(args: &Args, chain: &Chain, mover: &mut Mover) -> Result<Option<Server>> {
+    let name = chain.name.as_str();
+    let Some(mut server) = control::bind(args.control(), name, args.is_quiet())? else {
         return Ok(None);
     };
     let (ask, waiting) = sync_channel(MOST);
     mover.questions = Some(Questions {
         waiting,
         mode: args.mode(),
-        name: server.name().unwrap_or(chain).to_string(),
-        chain: chain.to_string(),
+        name: server.name().unwrap_or(name).to_string(),
+        chain: name.to_string(),
         socket: server.path().display().to_string(),
     });
     let answers = Answers {
         ask,
         event: mover.event().map(OwnedFd::try_clone).transpose()?,
         schedule: mover.scheduling.as_ref().map(|s| s.schedule().clone()),
+        whole: Whole::new(args, chain),
     };
     let handler: Arc<Handler> = Arc::new(move |r, stream| answers.answer(&r, stream));
     server
@@ -112,12 +119,22 @@ struct Answers {
     /// Wakes who moves packets.
     event: Option<OwnedFd>,
     schedule: Option<Schedule>,
+    whole: Whole,
 }
 
 impl Answers {
     fn answer(&self, request: &Request, stream: &mut Stream<'_>) -> Result<Value, Failure> {
         match request {
-            Request::Status { .. } => self.ask(What::Status),
+            Request::Status { rules: false, .. } => self.ask(What::Status),
+            Request::Status { rules: true, .. } => {
+                let mut v = self.ask(What::Status)?;
+                let said = self.ask(What::Counted)?;
+                let counts = self.whole.counts(said.as_array().into_iter().flatten());
+                if let Some(all) = v.as_object_mut() {
+                    counts.json(&self.whole.found(&counts), all);
+                }
+                Ok(v)
+            }
             Request::Stop => self.ask(What::Stop),
             Request::Schedule { policy } => {
                 let none = || Failure::new(Kind::Ended, "no policy is at work");

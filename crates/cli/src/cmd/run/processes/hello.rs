@@ -3,6 +3,7 @@
 use super::outside::Outside;
 use onefold_chain::segments::Told;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// See the module's text.
 #[derive(Debug, Serialize, Deserialize)]
@@ -25,6 +26,9 @@ pub struct Hello {
     pub lingers: bool,
     /// Ports of its chain: the ring that packets come from, and the one that they leave through.
     pub ports: Vec<(String, Option<u32>, Option<u32>)>,
+    /// Ports of its chain that are the chain's only within: the port of the chain that all their packets have come in
+    /// at, if there is one.
+    pub origins: BTreeMap<String, Option<String>>,
     /// Its chain.
     pub chain: Told,
     /// What it has besides its rings.

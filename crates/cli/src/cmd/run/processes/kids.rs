@@ -1,9 +1,11 @@
 //! The processes of a chain: launched, looked after, launched again.
 
 use super::PortRings;
+use super::counted::is_so_far;
 use super::hello::Hello;
 use super::outside::Outside;
 use anyhow::{Context, Result};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use onefold_chain::OnCrash;
 use onefold_chain::kinds::native::NativeProgram;
 use onefold_chain::segments::{Segment, Told};
@@ -14,6 +16,7 @@ use onefold_nf::{
 };
 use onefold_packet::Timestamp;
 use onefold_runtime::Clock;
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -102,6 +105,8 @@ pub struct Kid {
     stand_in: Option<Seat>,
     /// What it has said at its end.
     pub report: Option<serde_json::Value>,
+    /// What it has counted, as far as it has said so.
+    pub counted: Option<serde_json::Value>,
 }
 
 impl Kid {
@@ -109,6 +114,7 @@ impl Kid {
         number: u32,
         segment: &Segment,
         (ports, around): (Vec<PortRings>, Vec<(u32, u32)>),
+        origins: BTreeMap<String, Option<String>>,
         (core, outside, isolation): (Option<u32>, Outside, Isolation),
         launch: &Launch,
     ) -> Result<Kid> {
@@ -125,6 +131,7 @@ impl Kid {
                 spins: launch.spins,
                 lingers: (core.zip(launch.housekeeping)).is_some_and(|(c, h)| c as usize != h),
                 ports,
+                origins,
                 chain: Told::of(&segment.chain),
                 outside,
                 recorded: launch.recorded,
@@ -149,6 +156,7 @@ impl Kid {
             bypassed: 0,
             stand_in: None,
             report: None,
+            counted: None,
         })
     }
 
@@ -372,6 +380,27 @@ impl Kid {
         b.is_none_or(|b| b.said().done.load(Ordering::Acquire) == number)
     }
 
+    /// Can it say what it has counted? A program of its own does not.
+    pub fn counts(&self) -> bool {
+        self.is_running() && self.native.is_none()
+    }
+
+    /// Takes what it has said of what it has counted, if it has. Has it?
+    pub fn take_counted(&mut self) -> bool {
+        let Life::Up { channel, .. } = &mut self.life else {
+            return false;
+        };
+        let mut fds = [PollFd::new(channel.as_fd(), PollFlags::POLLIN)];
+        if !poll(&mut fds, PollTimeout::ZERO).is_ok_and(|n| n > 0) {
+            return false;
+        }
+        // one that ends instead has its report there, or nothing
+        let said = receive(channel);
+        let answered = said.is_some();
+        self.counted = said.filter(is_so_far).or(self.counted.take());
+        answered
+    }
+
     /// It was told to stop: takes its report, and waits for its end, for as long as that takes at most.
     pub fn end(&mut self, most: Duration) {
         let life = std::mem::replace(&mut self.life, Life::Ended);
@@ -385,8 +414,13 @@ impl Kid {
             return;
         };
         let _ = channel.patience(most);
-        let said = channel.receive(LONGEST_REPORT).ok();
-        self.report = said.and_then(|(text, _)| serde_json::from_slice(&text).ok());
+        // what it was asked before comes first
+        while let Some(said) = receive(&mut channel) {
+            if !is_so_far(&said) {
+                self.report = Some(said);
+                break;
+            }
+        }
         let begun = Instant::now();
         while process.ended().is_none() && begun.elapsed() < most {
             std::thread::sleep(Duration::from_millis(1));
@@ -394,6 +428,12 @@ impl Kid {
         // what has not ended by then is ended
         process.kill();
     }
+}
+
+/// The next message of a process; `None`: it is gone, or says nothing that can be read.
+fn receive(channel: &mut Channel) -> Option<serde_json::Value> {
+    let (text, _) = channel.receive(LONGEST_REPORT).ok()?;
+    serde_json::from_slice(&text).ok()
 }
 
 /// What a program of its own is told.

@@ -14,6 +14,7 @@ mod report;
 mod scheduling;
 pub mod segment;
 mod slots;
+mod waiting;
 
 use super::Args;
 use crate::alerts::Eve;
@@ -146,7 +147,7 @@ pub fn run(
         move_before_others();
     }
     let server = match is_live {
-        true => asked::start(args, &chain.name, &mut mover)?,
+        true => asked::start(args, chain, &mut mover)?,
         false => None,
     };
     if !args.quiet {
@@ -436,10 +437,13 @@ fn kids(
             places.outside.get(i).cloned().unwrap_or_default(),
             places.isolation.get(i).cloned().unwrap_or_default(),
         );
+        let arrives = segments.cuts.iter().filter(|c| c.to == i);
+        let origins = arrives.map(|c| (c.port.clone(), c.origin.clone()));
         all.push(Kid::new(
             i as u32 + 1,
             segment,
             (rings, around),
+            origins.collect(),
             place,
             launch,
         )?);

@@ -6,6 +6,7 @@
 //! more ([`onefold_nf::quiet`]). So each function gets its packets in the order in which it gets them in one process,
 //! but for those that turn back within the chain.
 
+mod counting;
 mod ending;
 mod scheduled;
 mod tapped;
@@ -20,6 +21,7 @@ use crate::live::LivePlan;
 use crate::progress::Progress;
 use crate::runner;
 use anyhow::{Result, bail};
+use counting::Counting;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use onefold_chain::segments::Segments;
 use onefold_nf::{LONGEST_SLEEP, Purpose, Region, Ring, quiet};
@@ -87,6 +89,8 @@ pub struct Mover {
     pub shed: u64,
     /// What is asked from outside.
     pub questions: Option<Questions>,
+    /// Processes that are being asked what they have counted.
+    counting: Option<Counting>,
     /// Who looks at a port: its name, and where what passes goes.
     tap: Option<(String, Sink)>,
     /// Somebody has said stop.
@@ -123,6 +127,7 @@ impl Mover {
             scheduling: None,
             shed: 0,
             questions: None,
+            counting: None,
             tap: None,
             stopped: false,
             begun: Instant::now(),
@@ -226,6 +231,7 @@ impl Mover {
         while let Some(q) = self.questions.as_ref().and_then(Questions::next) {
             q.answer(self);
         }
+        self.counted();
     }
 
     /// What is to be done now and then, and packets that pass by who is not there. Did any?

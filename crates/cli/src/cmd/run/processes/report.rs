@@ -1,6 +1,6 @@
 //! What a run of several processes is reported as.
 
-use super::counted;
+use super::counted::{self, Whole};
 use super::mover::{Ended, Mover};
 use super::scheduling::Schedule;
 use crate::alerts;
@@ -270,8 +270,10 @@ pub fn json(mode: Mode, mover: &Mover, ended: Ended) -> Value {
 pub fn print(args: &Args, chain: &Chain, mover: &mut Mover, ended: Ended) -> Result<u8> {
     let sum = Sum::of(mover);
     let per_packet = ended.seconds * 1e9 / sum.packets_in.max(1) as f64;
-    let counts = counted::whole(args, chain, mover);
-    let found = counted::found(chain, &counts);
+    let reports = mover.kids.iter().filter_map(|k| k.report.as_ref());
+    let whole = Whole::new(args, chain);
+    let counts = whole.counts(reports.filter_map(|r| r.get("counted")));
+    let found = whole.found(&counts);
     let mut v = json(args.mode, mover, ended);
     if let Some(all) = v.as_object_mut() {
         counts.json(&found, all);

@@ -1,10 +1,12 @@
 //! One process of a chain: takes packets out of rings, through its part of the chain, into rings, as it is told to by
 //! who launched it.
 
+use super::counted;
 use super::hello::{Hello, LONGEST};
 use super::outside::Wire;
 use super::outside::attach::{Attached, attach, packet_port};
 use super::outside::sleeper::Sleeper;
+use super::waiting::{Spins, lingers};
 use crate::alerts::Eve;
 use crate::cmd::run::{self, Made, workers};
 use crate::common;
@@ -17,7 +19,9 @@ use onefold_element::ElemId;
 use onefold_engine::Executor;
 use onefold_engine::shadow::Shadow;
 use onefold_nf::service::{ServiceClock, publish, thread_time};
-use onefold_nf::{Channel, LONGEST_SLEEP, Memory, Plan, Region, Seat, State, Waker, WhenFull};
+use onefold_nf::{
+    Channel, LONGEST_SLEEP, Memory, Plan, Region, Seat, State, TELL, Waker, WhenFull,
+};
 use onefold_packet::Timestamp;
 use onefold_port_ring::{Packets, RingPort, Shared, lock};
 use onefold_runtime::{Clock, Polling, Port, PortSpec, Rhythm, Step, Worker};
@@ -42,11 +46,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// While packets wait for room in a ring, nothing more is taken in for so long; then it is, or two functions whose
 /// rings are full would wait for each other for ever.
 const BLOCKED: Duration = Duration::from_millis(1);
-/// Who is told to yield, and finds nothing to do, yields for so long before it sleeps: to wake it costs whoever brings
-/// packets a system call and an interrupt to another core, some 10 us of what packets are brought in, which come all
-/// the later for it. Three firewalls on one core slept 22,000 times a second, and had 20% of it left, while the port
-/// was too slow for them (decision 87).
-const LINGER: Duration = Duration::from_micros(50);
 /// How long it sleeps while packets wait for room.
 const BLOCKED_SLEEP: Duration = Duration::from_micros(100);
 
@@ -74,7 +73,7 @@ pub fn run(args: &Args) -> Result<u8> {
         Ok(p) => p,
         Err(code) => return Ok(code),
     };
-    process.run()?;
+    process.run(&mut channel)?;
     if let Some(a) = attached {
         a.end();
     }
@@ -190,7 +189,7 @@ impl Process {
             .nf(hello.me)
             .map(|b| b.said().done.load(Ordering::Relaxed));
         let mut worker = Worker::new(executor, specs, args.batch_size());
-        let eve = args.eve_beside_others(!hello.recorded)?;
+        let eve = args.eve_beside_others(!hello.recorded, &hello.origins)?;
         if let Some(eve) = &eve {
             eve.begin(worker.executor().flow_mut().peek_graph_mut());
         }
@@ -221,7 +220,7 @@ impl Process {
     }
 
     /// Until it is told to stop.
-    fn run(&mut self) -> Result<()> {
+    fn run(&mut self, channel: &mut Channel) -> Result<()> {
         let clock = self.clock;
         if self.live {
             self.worker.start(clock.now())?;
@@ -229,7 +228,7 @@ impl Process {
         self.tell(State::Running);
         let mut synthesized = !self.worker.executor().needs_program();
         let mut rhythm = Rhythm::new(Polling::Busy);
-        while self.commands()? {
+        while self.commands(channel)? {
             if synthesized && self.worker.executor().needs_program() {
                 synthesized = self.renewal.renew(self.worker.executor());
             }
@@ -380,7 +379,7 @@ impl Process {
     }
 
     /// Carries out what the launcher wants. False: it is to stop.
-    fn commands(&mut self) -> Result<bool> {
+    fn commands(&mut self, channel: &mut Channel) -> Result<bool> {
         let Some(block) = self.region.nf(self.me) else {
             return Ok(false);
         };
@@ -395,6 +394,15 @@ impl Process {
                 self.worker.linger(span)?;
             }
             2 => self.worker.finish()?,
+            TELL => {
+                let said = counted::so_far(self.worker.executor().flow_mut().graph_mut());
+                channel.send(said.to_string().as_bytes(), &[])?;
+                // it does nothing to packets, and waits for none
+                self.done = command;
+                block.said().done.store(command, Ordering::Release);
+                lock(&self.packets).seat().ring(0);
+                return Ok(true);
+            }
             _ => return Ok(false),
         }
         let mut all = lock(&self.packets);
@@ -458,7 +466,7 @@ impl Process {
         };
         let outcome = runner::outcome(&self.chain, &mut self.worker, ran, self.live);
         let mut runner = self.worker.into_executor();
-        let counted = super::counted::told(runner.graph_mut());
+        let counted = counted::told(runner.graph_mut());
         let made = self.made.as_ref().map(|(s, v)| Made {
             graph: runner.graph(),
             synthesized: s,
@@ -526,43 +534,4 @@ fn settle(
     }
     all.seat().release();
     all.seat().tidy();
-}
-
-/// Lets others have the core until there is something to do, for [`LINGER`] at most. Is there?
-fn lingers(awake: impl Fn() -> bool) -> bool {
-    let begun = Instant::now();
-    // Bound: LINGER, and somebody else's turn
-    while begun.elapsed() < LINGER {
-        std::thread::yield_now();
-        if awake() {
-            return true;
-        }
-    }
-    false
-}
-
-/// Looks again and again before it sleeps, for as long as that has been worth it lately.
-struct Spins {
-    most: u32,
-    now: u32,
-}
-
-impl Spins {
-    fn new(most: u32) -> Spins {
-        Spins { most, now: most }
-    }
-
-    /// Looks whether it is so, for a while. Is it?
-    fn until(&mut self, is: impl Fn() -> bool) -> bool {
-        for _ in 0..self.now {
-            if is() {
-                self.now = (self.now * 2).min(self.most);
-                return true;
-            }
-            std::hint::spin_loop();
-        }
-        // half as long the next time, but never so short that it cannot be found out again
-        self.now = (self.now / 2).max(self.most.min(32));
-        false
-    }
 }

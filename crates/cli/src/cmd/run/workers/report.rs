@@ -8,6 +8,7 @@ use crate::common;
 use crate::links::Counts;
 use crate::merge;
 use crate::runner::Outcome;
+use crate::servers;
 use anyhow::{Result, bail};
 use onefold_engine::shadow::Report;
 use onefold_runtime::AT_WRONG_WORKER;
@@ -123,6 +124,7 @@ pub fn tell_all(
     } else {
         report::print_text(&first.chain.name, &outcome);
         alerts::print(&found);
+        servers::print(&counts.servers);
         print_workers(ended, scaling);
         if let Some(d) = done {
             d.print(ended.iter().map(|e| at_wrong(&e.outcome)).sum());

@@ -34,6 +34,8 @@ impl Mover {
         for kid in &mut self.kids {
             kid.end(COMMAND);
         }
+        // who wants to know what has been counted hears that it has ended
+        self.counting = None;
         self.beyond.end();
         self.drain()?;
         self.packets.give_up();

@@ -128,6 +128,7 @@ mod tests {
             port: format!("{from}->{to}"),
             from,
             to,
+            origin: None,
         };
         let segments = Segments {
             all: Vec::new(),
