@@ -82,11 +82,11 @@ known! {
     STRANGER: "packets to a port that only the kernel has drawn",
         "the chain has no connection there";
     OWN_SYN: "packets that open a connection of TCP from an address of the translator itself",
-        "a kernel drops them unless it is told otherwise, as it is here, and then gives up a connection that a reset has \
-         ended, if they would have its ports behind DNAT";
+        "a kernel drops them unless it is told otherwise, as it is here, and then gives up a connection that a reset \
+         has ended, if they would have its ports behind DNAT";
     APART: "packets of connections that one side has given up",
-        "a port that is drawn may be that of a connection which a reset has ended, and which is gone then: in the chain \
-         it is another one than in the kernel";
+        "a port that is drawn may be that of a connection which a reset has ended, and which is gone then: in the \
+         chain it is another one than in the kernel";
     IGMP: "IGMP for the router itself",
         "a kernel has IGMP, and says nothing; Onefold's router says that it has no such protocol";
     CODED: "pings with a code, for the router itself",
