@@ -233,7 +233,7 @@ fn packets_of_both_ways_are_inspected_together() {
 #[test]
 fn hints_of_connections_that_gave_way_are_found_out() {
     for seed in [5, 6] {
-        let b = one_arm(60, 3, 300, seed);
+        let b = one_arm(60, 3, 400, seed);
         let s = b.flow.stats();
         assert_eq!(s.refused, 0, "{:?}", b.flow.causes());
         assert!(
