@@ -13,7 +13,8 @@
 //!
 //! A port that is drawn may be that of a connection which a reset has ended: that one is gone then. Which one it is, is
 //! drawn, too: where it is gone on one side alone, the other side still has its state, and its packets are not compared
-//! any more until it is gone there as well.
+//! any more until it is gone there as well. Nor is what answers a connection that may be over, and whose ports differ:
+//! rules may ask for one of them.
 
 use crate::crowd::Crowd;
 use crate::ends::{Ends, Found, Place, read};
@@ -158,18 +159,24 @@ impl Chosen {
         found.is_some_and(|f| own.iter().any(|a| f.ends.comes_from(a)))
     }
 
-    /// Is a frame of a connection that is gone on one side?
+    /// Is a frame of a connection that is gone on one side? Or does it answer one that may be gone on both: then it is of
+    /// no connection, and rules see another port on each side.
     pub fn is_apart(&self, frame: &[u8]) -> bool {
         let Some(key) = read(frame).map(|f| arriving(&f)) else {
             return false;
         };
+        let of = |o: &Ends| self.connections.get(o);
+        let answers = self.replies.get(&key).and_then(of);
+        if answers.is_some_and(|c| c.over && c.replies.0 != c.replies.1) {
+            return true;
+        }
         let owners = [
             Some(&key),
             self.replies.get(&key),
             self.kernel_replies.get(&key),
         ];
         let mut all = owners.iter().flatten();
-        all.any(|o| self.connections.get(*o).is_some_and(|c| c.apart))
+        all.any(|o| of(o).is_some_and(|c| c.apart))
     }
 
     /// What a frame that came by `port` has left as: `ours` from the chain, `theirs` from the kernel, each one packet.
@@ -214,6 +221,11 @@ impl Chosen {
         let before = self.connections.get(&orig).map(|c| c.replies);
         let replies = (ours.inverse(), t.ends.inverse());
         if before == Some(replies) {
+            return Learnt::Nothing;
+        }
+        // what leaves as it came, with ports that are another one's, is of no connection (invalid)
+        let as_it_came = *ours == orig && t.ends == arrives;
+        if as_it_came && self.are_anothers(&orig, &replies) {
             return Learnt::Nothing;
         }
         if *ours != t.ends && !self.may_differ((&orig, ours), (&arrives, &t.ends)) {
@@ -289,6 +301,16 @@ impl Chosen {
                     }
                 }
             })
+    }
+
+    /// Has another connection, which is not over, one of these tuples of replies?
+    fn are_anothers(&self, orig: &Ends, replies: &(Ends, Ends)) -> bool {
+        let owners = [
+            self.replies.get(&replies.0),
+            self.kernel_replies.get(&replies.1),
+        ];
+        let mut others = owners.into_iter().flatten().filter(|o| *o != orig);
+        others.any(|o| self.connections.get(o).is_some_and(|c| !c.over))
     }
 
     /// Is there a connection of the same source, for which this holds? It gets the end that it has already.

@@ -86,7 +86,8 @@ known! {
          has ended, if they would have its ports behind DNAT";
     APART: "packets of connections that one side has given up",
         "a port that is drawn may be that of a connection which a reset has ended, and which is gone then: in the \
-         chain it is another one than in the kernel";
+         chain it is another one than in the kernel; and what answers one whose port is drawn, and which a reset has \
+         ended, comes to another port on each side";
     IGMP: "IGMP for the router itself",
         "a kernel has IGMP, and says nothing; Onefold's router says that it has no such protocol";
     CODED: "pings with a code, for the router itself",

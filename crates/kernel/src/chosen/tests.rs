@@ -194,6 +194,14 @@ fn what_is_gone_on_one_side_is_told() {
     begins(&mut c, &udp(OTHER, 2, SERVER, 53), 7002, 9000);
     assert!(c.is_apart(&first) && c.is_apart(&reply(7000)));
     assert!(!c.is_apart(&reply(7002)) && !c.is_apart(&udp(OTHER, 2, SERVER, 53)));
+    // what answers one that may be over meets rules with another port, and its own packets go on
+    let mut d = Chosen::new(true);
+    begins(&mut d, &first, 7000, 9000);
+    d.connections.get_mut(&ends(&first)).unwrap().over = true;
+    assert!(d.is_apart(&reply(7000)) && !d.is_apart(&first));
+    begins(&mut d, &udp(OTHER, 2, SERVER, 53), 7002, 7002);
+    d.connections.values_mut().for_each(|c| c.over = true);
+    assert!(!d.is_apart(&reply(7002)));
     // once it is gone in the chain, too, it begins anew on both sides
     begins(&mut c, &udp(OTHER, 3, SERVER, 53), 7000, 9003);
     assert!(!c.is_apart(&first) && !c.is_apart(&reply(7000)));
@@ -215,6 +223,20 @@ fn one_that_one_side_has_begun_anew_is_told() {
     c.connections.get_mut(&ends(&first)).unwrap().over = true;
     assert_eq!(begins(&mut c, &first, 7000, 9001), Learnt::Drawn);
     assert!(c.is_apart(&first));
+}
+
+#[test]
+fn what_is_of_no_connection_takes_nobodys_ports() {
+    let mut c = Chosen::new(true);
+    let first = udp(HOST, 4000, SERVER, 53);
+    begins(&mut c, &first, 7000, 9000);
+    // with the port that the kernel has drawn, and with the chain's
+    for port in [9000, 7000] {
+        let stray = udp(OWN, port, SERVER, 53);
+        assert_eq!(c.learn(0, &stray, &ends(&stray), &stray), Learnt::Nothing);
+    }
+    let reply = |port| udp(SERVER, 53, OWN, port);
+    assert_eq!(c.to_kernel(&reply(7000)), Sent::Mapped(reply(9000)));
 }
 
 #[test]
