@@ -159,8 +159,8 @@ impl Chosen {
         found.is_some_and(|f| own.iter().any(|a| f.ends.comes_from(a)))
     }
 
-    /// Is a frame of a connection that is gone on one side? Or does it answer one that may be gone on both: then it is of
-    /// no connection, and rules see another port on each side.
+    /// Is a frame of a connection that is gone on one side? Or does it answer one that may be gone on both: then it is
+    /// of no connection, and rules see another port on each side.
     pub fn is_apart(&self, frame: &[u8]) -> bool {
         let Some(key) = read(frame).map(|f| arriving(&f)) else {
             return false;
