@@ -6,7 +6,6 @@
 use super::{Forward, Mapping, Nat};
 use crate::file::Loc;
 use crate::kinds::address::network;
-use crate::kinds::side6::Side6;
 use crate::kinds::{ClickText, KindCx, discard};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -153,17 +152,7 @@ impl Nat {
 
     /// IPv6 frames of a function that translates no prefixes beside: only the inside has IPv6.
     fn frames64(&self, cx: &mut KindCx<'_>, t: &mut ClickText) {
-        let side = |port, encap| Side6 {
-            port,
-            encap,
-            own: Vec::new(),
-        };
-        let inside = side(0, self.encap_inside.as_ref());
-        let outside = side(1, self.encap_outside.as_ref());
-        let hops = match self.decrement_ttl {
-            true => "DecIP6HLIM -> ",
-            false => "",
-        };
+        let (inside, outside, hops) = self.sides6();
         inside.leave(cx, t, &format!("to_in6 :: Null -> {hops}"), false);
         inside.arrive(cx, t, &outside, ("e0[3]", "in64"));
         let ends = discard(FROM_OUTSIDE);

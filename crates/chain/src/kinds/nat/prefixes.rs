@@ -35,6 +35,21 @@ struct Checked<'a> {
 }
 
 impl Nat {
+    /// IPv6 at the inside and the outside, and what stands in front of what leaves.
+    pub(super) fn sides6(&self) -> (Side6<'_>, Side6<'_>, &'static str) {
+        let side = |port, encap| Side6 {
+            port,
+            encap,
+            own: Vec::new(),
+        };
+        let hops = match self.decrement_ttl {
+            true => "DecIP6HLIM -> ",
+            false => "",
+        };
+        let inside = side(0, self.encap_inside.as_ref());
+        (inside, side(1, self.encap_outside.as_ref()), hops)
+    }
+
     /// A function that translates nothing else.
     pub(super) fn prefixes_alone(&self, cx: &mut KindCx<'_>) -> String {
         for what in self.given_of_pools() {
@@ -79,17 +94,7 @@ impl Nat {
         if pairs.is_empty() {
             return;
         }
-        let side = |port, encap| Side6 {
-            port,
-            encap,
-            own: Vec::new(),
-        };
-        let inside = side(0, self.encap_inside.as_ref());
-        let outside = side(1, self.encap_outside.as_ref());
-        let hops = match self.decrement_ttl {
-            true => "DecIP6HLIM -> ",
-            false => "",
-        };
+        let (inside, outside, hops) = self.sides6();
         outside.leave(cx, t, &format!("to_out6 :: Null -> {hops}"), declare);
         inside.leave(cx, t, &format!("to_in6 :: Null -> {hops}"), declare);
         translator(cx, t, "out6 :: IP6PrefixTranslate(SOURCE", &pairs, true);
