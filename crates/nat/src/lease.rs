@@ -29,6 +29,8 @@ pub struct LastingBinding {
     pub table: StateId,
     /// The record in it.
     pub flow: FlowRef,
+    /// A UDP checksum that comes to zero is written as all ones, as it says that there is none (RFC 768).
+    pub no_zero: bool,
 }
 
 /// The words of all leases, and the clock that they share with the tables. One thread uses them; the words are atomic

@@ -40,6 +40,14 @@ pub trait State: Any + Send {
     /// class whose configuration has changed: takes what people have set while it ran, as far as it means something
     /// still. Nothing, unless a state says otherwise.
     fn take_settings(&mut self, _old: &dyn State) {}
+    /// See [`StateStore::part`].
+    fn part(&self) -> Option<&dyn Any> {
+        None
+    }
+    /// See [`StateStore::part_mut`].
+    fn part_mut(&mut self) -> Option<&mut dyn Any> {
+        None
+    }
     /// See [`StateStore::get_mut`].
     fn as_any_mut(&mut self) -> &mut dyn Any;
     /// See [`StateStore::get`].
@@ -143,6 +151,19 @@ impl StateStore {
         self.states
             .get_mut(id.0 as usize)?
             .as_any_mut()
+            .downcast_mut()
+    }
+    /// The part of a state that is known to those who do not know the state, if it has one of this type.
+    #[inline]
+    pub fn part<T: Any>(&self, id: StateId) -> Option<&T> {
+        self.states.get(id.0 as usize)?.part()?.downcast_ref()
+    }
+    /// The part of a state that is known to those who do not know the state, if it has one of this type.
+    #[inline]
+    pub fn part_mut<T: Any>(&mut self, id: StateId) -> Option<&mut T> {
+        self.states
+            .get_mut(id.0 as usize)?
+            .part_mut()?
             .downcast_mut()
     }
     /// Two different states at once.

@@ -15,8 +15,8 @@ pub struct FlowKind {
     pub input: Port,
     /// What their forward packets get, whatever input they arrive at.
     pub forward: Expected,
-    /// Where their replies leave.
-    pub reply: Port,
+    /// Where their replies leave; `None` if they have no bindings of this rewriter.
+    pub reply: Option<Port>,
 }
 
 /// One direction of a kind of flow: its packets as they arrive, and what becomes of them. Fields are source address,
@@ -65,8 +65,14 @@ impl BindKind {
 }
 
 impl FlowKind {
-    /// The forward and the reply direction of such flows. `first` says what the fields of their first packets are.
-    pub fn sides(&self, kind: BindKind, source_only: bool, first: &[ValueSet; 4]) -> [FlowSide; 2] {
+    /// The forward direction of such flows and, if it has bindings, that of replies. `first` says what the fields of
+    /// their first packets are.
+    pub fn sides(
+        &self,
+        kind: BindKind,
+        source_only: bool,
+        first: &[ValueSet; 4],
+    ) -> impl Iterator<Item = FlowSide> {
         let f = &self.forward;
         let rewritten = [&f.saddr, &f.daddr, &f.sport, &f.dport];
         let side = |reply: bool, output: Port| FlowSide {
@@ -77,7 +83,10 @@ impl FlowKind {
             kept: [true; 4],
             to: BITS.map(ValueSet::full),
         };
-        let (mut forward, mut back) = (side(false, f.output), side(true, self.reply));
+        let (mut forward, mut back) = (
+            side(false, f.output),
+            side(true, self.reply.unwrap_or_default()),
+        );
         for i in 0..kind.fields() {
             let Some(o) = kind.opposite(i) else { continue };
             // a packet's field, and the one of the other direction that it comes from
@@ -96,7 +105,8 @@ impl FlowKind {
                 back.to[o] = first[i].clone();
             }
         }
-        [forward, back]
+        let back = self.reply.map(|_| back);
+        std::iter::once(forward).chain(back)
     }
 }
 
@@ -142,14 +152,28 @@ mod tests {
                 sport: Rewritten::To(ValueSet::range(1024, 2000)),
                 dport: Rewritten::Kept,
             },
-            reply: 1,
+            reply: Some(1),
         }
+    }
+
+    fn sides(kind: BindKind, source_only: bool, first: &[ValueSet; 4]) -> [FlowSide; 2] {
+        let all: Vec<FlowSide> = napt().sides(kind, source_only, first).collect();
+        all.try_into().unwrap()
+    }
+
+    #[test]
+    fn replies_of_which_nothing_is_known_have_no_side() {
+        let mut kind = napt();
+        kind.reply = None;
+        let any = BITS.map(ValueSet::full);
+        let all: Vec<FlowSide> = kind.sides(BindKind::Flow, false, &any).collect();
+        assert!(all.len() == 1 && !all[0].reply);
     }
 
     #[test]
     fn replies_come_to_where_forward_packets_came_from() {
         let first = [one(1), one(2), ValueSet::range(30, 33), one(4)];
-        let [f, r] = napt().sides(BindKind::Flow, false, &first);
+        let [f, r] = sides(BindKind::Flow, false, &first);
         assert_eq!((f.origin, f.reply, f.output), (2, false, 0));
         assert_eq!(f.from, first);
         assert_eq!(f.kept, [false, true, false, true]);
@@ -167,14 +191,14 @@ mod tests {
     fn what_a_kind_does_not_look_at_is_anything() {
         let first = [one(1), one(2), one(3), one(4)];
         let any = BITS.map(ValueSet::full);
-        let [f, r] = napt().sides(BindKind::Ping, false, &first);
+        let [f, r] = sides(BindKind::Ping, false, &first);
         assert_eq!(f.from, [one(1), one(2), one(3), any[3].clone()]);
         // the identifier stays where it is
         assert_eq!(
             (&r.from[2], &r.to[2]),
             (&ValueSet::range(1024, 2000), &one(3))
         );
-        let [f, r] = napt().sides(BindKind::Addresses, true, &first);
+        let [f, r] = sides(BindKind::Addresses, true, &first);
         assert_eq!((&f.from[0], &f.from[1]), (&one(1), &any[1]));
         assert_eq!((&r.from[0], &r.from[1]), (&any[0], &one(9)));
         assert_eq!(r.kept, [true, false, true, true]);
@@ -183,7 +207,7 @@ mod tests {
     #[test]
     fn a_binding_fits_its_side_only() {
         let any = BITS.map(ValueSet::full);
-        let [f, r] = napt().sides(BindKind::Flow, false, &any);
+        let [f, r] = sides(BindKind::Flow, false, &any);
         let p = BindPacket {
             proto: 17,
             saddr: 7,

@@ -344,8 +344,10 @@ fn exits(c: &Case) -> Vec<(String, Exit)> {
             to("the destination annotation", Exit::Bind(flipped));
             for i in 0..b.flows.len() {
                 let mut other = b.clone();
-                other.flows[i].reply += 1;
-                to("another output of replies", Exit::Bind(other));
+                if let Some(reply) = &mut other.flows[i].reply {
+                    *reply += 1;
+                    to("another output of replies", Exit::Bind(other));
+                }
                 let mut none = b.clone();
                 none.flows.remove(i);
                 to("a kind of flow less", Exit::Bind(none));

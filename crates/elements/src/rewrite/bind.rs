@@ -117,6 +117,7 @@ impl Rewriter {
         Some(LastingBinding {
             table: self.handle.table,
             flow: w.table.reference(i)?,
+            no_zero: false,
         })
     }
 
@@ -431,7 +432,7 @@ impl Rewriter {
                 Ok(all) => flows.extend(all.into_iter().map(|(forward, reply)| FlowKind {
                     input,
                     forward,
-                    reply,
+                    reply: Some(reply),
                 })),
                 Err(cause) => return Model::None(cause),
             }

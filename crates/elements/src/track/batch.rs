@@ -11,7 +11,8 @@
 
 use super::class::ConnClass;
 use super::headers::{TCP, UDP};
-use super::table::{ASSURED, ConnTable, FLIPPED, Record, SEEN_REPLY, USED};
+use super::key::ConnKey;
+use super::table::{ASSURED, ConnTable, DNAT, FLIPPED, Record, SEEN_REPLY, SNAT, USED};
 use super::tcp::{Segment, State};
 use onefold_element::{
     FlowLease, FlowLeases, Inspected, InspectedBatch, LEASE_KINDS, NO_FLOW_LEASE,
@@ -22,37 +23,38 @@ use onefold_table::prefetch;
 /// Packets that are looked at together, at most: as many as a word has bits.
 const MOST: usize = 64;
 
-/// Which packets of established connections leave at the first output: a bit each, by direction and by whether their
-/// connection is assured.
+/// Which packets of established connections leave at the first output: a bit each, by direction, by whether their
+/// connection is assured, and by which of its ends are translated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Lets(u8);
+pub(super) struct Lets(u16);
 
 impl Lets {
     /// Those of these classes.
     pub fn of(first: impl Fn(ConnClass) -> bool) -> Lets {
         let mut lets = 0;
-        for reply in [false, true] {
-            for assured in [false, true] {
-                let is = first(ConnClass::established(reply, assured));
-                lets |= u8::from(is) << Lets::bit(reply, assured);
-            }
+        for bit in 0..16u32 {
+            let class = ConnClass {
+                snat: bit & 4 != 0,
+                dnat: bit & 8 != 0,
+                ..ConnClass::established(bit & 1 != 0, bit & 2 != 0)
+            };
+            lets |= u16::from(first(class)) << bit;
         }
         Lets(lets)
     }
     #[inline(always)]
-    fn bit(reply: bool, assured: bool) -> u32 {
-        u32::from(reply) | u32::from(assured) << 1
-    }
-    #[inline(always)]
-    fn has(self, reply: bool, assured: bool) -> bool {
-        self.0 >> Lets::bit(reply, assured) & 1 != 0
+    fn has(self, reply: bool, status: u8) -> bool {
+        const { assert!(SNAT == 16 && DNAT == 32) };
+        let assured = status & ASSURED != 0;
+        let translated = u32::from(status & (SNAT | DNAT)) >> 2;
+        self.0 >> (u32::from(reply) | u32::from(assured) << 1 | translated) & 1 != 0
     }
 }
 
 /// Of a packet's bytes what is asked first.
 struct Usual<'a> {
-    /// It is of the record's key: from the first end to the second, and the other way.
-    ways: (bool, bool),
+    /// Whether it is a reply, if it is of the record's connection.
+    reply: Option<bool>,
     /// Behind the IP header; of UDP there may be less than that in the packet.
     upper: &'a [u8; 20],
     /// Bytes behind the IP header, as that says.
@@ -117,7 +119,7 @@ impl ConnTable {
         let r = (self.records.get(at)?, self.noted.get(at)?);
         let is_tcp = p.protocol == TCP;
         if p.header != ipv4::LEN || !(is_tcp | (p.protocol == UDP)) {
-            return stays_v6(r, p, right, now, lets);
+            return self.stays_v6((at, r), p, right, now, lets);
         }
         let short;
         let h: &[u8; 40] = match p.net.first_chunk() {
@@ -134,13 +136,37 @@ impl ConnTable {
             return None;
         }
         let u = Usual {
-            ways: r.0.key.ways_v4(ends.first_chunk()?, p.protocol),
+            reply: self.direction_by(at, r.0, |k| {
+                Some(k.ways_v4(ends.first_chunk()?, p.protocol))
+            }),
             upper: upper.first_chunk()?,
             len,
             is_tcp,
             right,
         };
         u.stays(r, now, lets)
+    }
+
+    /// [`ConnTable::direction`] of a packet of which `ways` tells whether it is of a key: from the key's first end to
+    /// its second, and the other way. Of both ways at once is what goes from an end to itself.
+    #[inline(always)]
+    fn direction_by(
+        &self,
+        at: usize,
+        r: &Record,
+        ways: impl Fn(&ConnKey) -> Option<(bool, bool)>,
+    ) -> Option<bool> {
+        let (there, back) = ways(&r.key)?;
+        let (of_key, reply) = (there != back, (r.status & FLIPPED != 0) != back);
+        if r.status & (SNAT | DNAT) == 0 {
+            return of_key.then_some(reply);
+        }
+        if of_key && !reply {
+            return Some(false);
+        }
+        let t = self.translations.get(self.given.translation(at as u32))?;
+        let (there, back) = ways(&t.back.0)?;
+        (there != back && t.back.1 == back).then_some(true)
     }
 
     /// What the first `n` of these packets do to their connections.
@@ -239,14 +265,11 @@ impl Usual<'_> {
     /// Its connection is this one, and stays as it is: whether it is a reply.
     #[inline(always)]
     fn stays(&self, (r, n): (&Record, &FlowLease), now: u64, lets: Lets) -> Option<bool> {
-        let (there, back) = self.ways;
-        let reply = (r.status & FLIPPED != 0) != back;
+        let reply = self.reply?;
         let assured = r.status & ASSURED != 0;
-        // of both ways at once is what goes from an end to itself
-        let known = (there != back)
-            & (r.status & (USED | SEEN_REPLY) == USED | SEEN_REPLY)
+        let known = (r.status & (USED | SEEN_REPLY) == USED | SEEN_REPLY)
             & (now < n.expires)
-            & lets.has(reply, assured);
+            & lets.has(reply, r.status);
         let [.., l0, l1, s0, s1] = *self.upper.first_chunk::<8>()?;
         let length = usize::from(u16::from_be_bytes([l0, l1]));
         let goes_on = assured & r.machine.is_established() & Segment::is_ack(self.upper, self.len);
@@ -258,39 +281,44 @@ impl Usual<'_> {
     }
 }
 
-/// [`ConnTable::stays_as_it_is`] of packets of IPv6, and of other protocols.
-#[inline(never)]
-fn stays_v6(
-    r: (&Record, &FlowLease),
-    p: &Inspected<'_>,
-    right: bool,
-    now: u64,
-    lets: Lets,
-) -> Option<bool> {
-    let is_tcp = p.protocol == TCP;
-    let (ip, upper) = p.net.split_first_chunk::<40>()?;
-    let len = p.total.checked_sub(ipv6::LEN)?;
-    let (src, rest) = ip.split_at(8).1.split_first_chunk::<16>()?;
-    let ports = *upper.first_chunk::<4>()?;
-    let payload = usize::from(u16::from_be_bytes([ip[4], ip[5]]));
-    let known = is_tcp || p.protocol == UDP;
-    if ip[0] >> 4 != 6 || payload != len || p.header != ipv6::LEN || !known {
-        return None;
-    }
-    let short;
-    let upper = match upper.first_chunk() {
-        Some(upper) => upper,
-        None => {
-            short = few(upper);
-            &short
+impl ConnTable {
+    /// [`ConnTable::stays_as_it_is`] of packets of IPv6, and of other protocols.
+    #[inline(never)]
+    fn stays_v6(
+        &self,
+        (at, r): (usize, (&Record, &FlowLease)),
+        p: &Inspected<'_>,
+        right: bool,
+        now: u64,
+        lets: Lets,
+    ) -> Option<bool> {
+        let is_tcp = p.protocol == TCP;
+        let (ip, upper) = p.net.split_first_chunk::<40>()?;
+        let len = p.total.checked_sub(ipv6::LEN)?;
+        let (src, rest) = ip.split_at(8).1.split_first_chunk::<16>()?;
+        let ports = *upper.first_chunk::<4>()?;
+        let payload = usize::from(u16::from_be_bytes([ip[4], ip[5]]));
+        let known = is_tcp || p.protocol == UDP;
+        if ip[0] >> 4 != 6 || payload != len || p.header != ipv6::LEN || !known {
+            return None;
         }
-    };
-    let u = Usual {
-        ways: r.0.key.ways_v6(src, rest.first_chunk()?, ports, p.protocol),
-        upper,
-        len,
-        is_tcp,
-        right,
-    };
-    u.stays(r, now, lets)
+        let short;
+        let upper = match upper.first_chunk() {
+            Some(upper) => upper,
+            None => {
+                short = few(upper);
+                &short
+            }
+        };
+        let u = Usual {
+            reply: self.direction_by(at, r.0, |k| {
+                Some(k.ways_v6(src, rest.first_chunk()?, ports, p.protocol))
+            }),
+            upper,
+            len,
+            is_tcp,
+            right,
+        };
+        u.stays(r, now, lets)
+    }
 }

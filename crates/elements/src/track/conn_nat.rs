@@ -27,6 +27,7 @@
 //! Source: Linux, net/netfilter/nf_nat_core.c; what is not the same is listed at [`super::choose`].
 
 use super::apply::{quotes_enough, redirects, write};
+use super::bind;
 use super::conn_balancer;
 use super::headers::is_fragment;
 use super::key::Ends;
@@ -35,12 +36,12 @@ use super::table::{ConnTable, millis};
 use super::table_user::{NO_TABLE, finish, uses_table};
 use super::translate::Rewrite;
 use onefold_element::args::{AnyArg, Args};
-use onefold_element::model::{Model, ModelCx};
+use onefold_element::model::{BindPacket, Binding, Bound, Model, ModelCx};
 use onefold_element::{
     ConfigCx, ConfigError, ConfigErrors, Cx, Effect, ElemId, Element, ElementClass, Port, StateId,
     StateStore,
 };
-use onefold_nat::{BalancedFlow, Balancer};
+use onefold_nat::{BalancedFlow, Balancer, LastingBinding};
 use onefold_packet::{Packet, Pkt};
 
 /// `ConnDstNat`.
@@ -70,7 +71,7 @@ pub const CONN_SRC_NAT: ElementClass = ElementClass {
 /// Most ranges of an element.
 const MAX_RANGES: usize = 1 << 16;
 /// Of fragments.
-const FRAGMENT: &str = "a fragment: only whole packets are translated";
+pub(super) const FRAGMENT: &str = "a fragment: only whole packets are translated";
 /// Of ICMP redirects.
 const REDIRECT: &str = "a redirect about a translated connection";
 /// Of first packets.
@@ -127,14 +128,55 @@ impl ConnNat {
             Some(Goal::Server(e)) => store.published_by(*e),
         };
         let table = store.get::<ConnTable>(self.table);
-        // of a connection that is known, that says where it goes
-        let Some(ends) = table.and_then(|t| t.in_hand.first_ends()) else {
+        // of a connection that is known, that says where it goes; so does what has been chosen
+        let Some(ends) = table.and_then(|t| t.in_hand.first_ends(self.side)) else {
             return Ok(None);
         };
         let balancer = balancer.and_then(|id| store.get_mut::<Balancer>(id));
         let server = balancer.and_then(|b| b.choose(&flow(&ends)));
         server.map(|s| Some(Range::of(s))).ok_or(())
     }
+
+    /// What `push` would do to a packet of TCP or UDP over IPv4.
+    fn bind_packet(
+        &self,
+        port: Port,
+        p: &BindPacket,
+        may: &dyn Fn(&Binding) -> bool,
+        cx: &mut Cx<'_>,
+    ) -> Bound {
+        let now = millis(cx.now);
+        let goal = port.checked_sub(1).and_then(|k| self.goals.get(k));
+        let argument = goal.map(|_| port);
+        let is_error = |t: &ConnTable| t.in_hand.is_error();
+        if cx.store.get(self.table).is_some_and(is_error) {
+            return Bound::Punt("another packet is in hand");
+        }
+        let Ok(range) = self.range(goal, cx.store) else {
+            cx.decide(argument, || NO_SERVER.to_string());
+            return Bound::Drop(NO_SERVER);
+        };
+        let elem = cx.elem;
+        let Cx { store, host, .. } = cx;
+        let planned = store.get_mut::<ConnTable>(self.table).and_then(|t| {
+            let random = &mut || host.random(elem);
+            t.plan_in_hand(self.side, range.as_ref(), now, random)
+        });
+        let b = bind::binding((port, self.side), p, planned.as_ref());
+        if bind::comes_to_zero(p, &b) {
+            return Bound::Punt(bind::ZERO);
+        }
+        if !may(&b) {
+            return Bound::Punt("a binding of no known kind");
+        }
+        if let Some(t) = store.get_mut::<ConnTable>(self.table) {
+            t.done_in_hand(self.side);
+        }
+        let written = planned.filter(|r| r.from != r.to && r.from == bind::ends(p));
+        tell(argument, written.as_ref(), cx);
+        Bound::To(b)
+    }
+
     /// Why an ICMP error about a translated connection is dropped, as by `nf_nat_icmp_reply_translation`.
     fn refuses(
         &self,
@@ -180,8 +222,28 @@ impl Element for ConnNat {
         Ok(())
     }
 
-    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
-        Model::None("translation of connections")
+    fn model(&self, port: Port, _: &ModelCx<'_>) -> Model {
+        bind::model(self.side, port)
+    }
+
+    fn bind(
+        &mut self,
+        port: Port,
+        p: &BindPacket,
+        may: &dyn Fn(&Binding) -> bool,
+        cx: &mut Cx<'_>,
+    ) -> Bound {
+        self.bind_packet(port, p, may, cx)
+    }
+
+    fn lasting(&mut self, p: &BindPacket, cx: &mut Cx<'_>) -> Option<LastingBinding> {
+        let t = cx.store.get_mut::<ConnTable>(self.table)?;
+        let flow = t.lasting_in_hand(self.side, &bind::ends(p))?;
+        Some(LastingBinding {
+            table: self.table,
+            flow,
+            no_zero: true,
+        })
     }
 
     fn push(&mut self, port: Port, mut p: Pkt, cx: &mut Cx<'_>) {
@@ -215,21 +277,10 @@ impl Element for ConnNat {
             (Some(r), Some(net)) => write(net, self.side, r),
             _ => false,
         };
-        if let Some(r) = rewrite.filter(|_| written) {
-            if self.side == Side::Dst {
-                let (to, v6) = (r.to.dst.address, r.to.v6);
-                note_destination(&mut p, &to, v6);
-            }
-            cx.decide(argument, || {
-                let (key, flipped) = r.to.key();
-                match r.error {
-                    true => format!("an error about {}", key.text(!flipped)),
-                    false => format!("becomes {}", key.text(flipped)),
-                }
-            });
-        } else {
-            cx.decide(argument, || "stays as it is".to_string());
+        if self.side == Side::Dst {
+            note_destination(&mut p);
         }
+        tell(argument, rewrite.as_ref().filter(|_| written), cx);
         cx.emit(0, p);
     }
 
@@ -250,10 +301,28 @@ fn flow(e: &Ends) -> BalancedFlow {
     }
 }
 
+/// Says what becomes of a packet.
+fn tell(argument: Option<usize>, rewrite: Option<&Rewrite>, cx: &mut Cx<'_>) {
+    cx.decide(argument, || match rewrite {
+        None => "stays as it is".to_string(),
+        Some(r) => {
+            let (key, flipped) = r.to.key();
+            match r.error {
+                true => format!("an error about {}", key.text(!flipped)),
+                false => format!("becomes {}", key.text(flipped)),
+            }
+        }
+    });
+}
+
 /// Who looks for a route goes by the annotation.
-fn note_destination(p: &mut Packet, to: &[u8; 16], v6: bool) {
-    match v6 {
-        false => p.anno.set_dst_ip([to[0], to[1], to[2], to[3]]),
-        true => p.anno.set_dst_ip6(*to),
+fn note_destination(p: &mut Packet) {
+    let Some(net) = p.network() else { return };
+    let four = net.get(16..20).and_then(|b| b.first_chunk::<4>()).copied();
+    let six = net.get(24..40).and_then(|b| b.first_chunk::<16>()).copied();
+    match (net.first().map(|b| b >> 4), four, six) {
+        (Some(4), Some(to), _) => p.anno.set_dst_ip(to),
+        (Some(6), _, Some(to)) => p.anno.set_dst_ip6(to),
+        _ => {}
     }
 }

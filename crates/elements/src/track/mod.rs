@@ -15,6 +15,7 @@
 
 mod apply;
 mod batch;
+mod bind;
 mod choose;
 pub mod class;
 mod conn_balancer;

@@ -4,6 +4,7 @@ use super::class::STATES;
 use super::table::{ASSURED, ConnTable, DNAT, FLIPPED, Record, SEEN_REPLY, SNAT, TCP, USED};
 use onefold_element::{Partition, Scope, State, state_any};
 use onefold_nat::{COUNTED_AT_ONCE, DestinationCounts, ServerEnd};
+use std::any::Any;
 use std::fmt::Write;
 
 impl ConnTable {
@@ -95,6 +96,12 @@ impl State for ConnTable {
             }
         }
         s
+    }
+    fn part(&self) -> Option<&dyn Any> {
+        Some(&self.leases)
+    }
+    fn part_mut(&mut self) -> Option<&mut dyn Any> {
+        Some(&mut self.leases)
     }
     state_any!(Scope::Partitioned(Partition::Flow));
 }

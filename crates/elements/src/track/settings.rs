@@ -35,10 +35,11 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Does somebody want to know of each packet which one it is?
+    /// Does somebody want to know of each packet which one it is? Who translates asks of packets that are handed to
+    /// him, and tells what becomes of the others of a connection ([`onefold_element::Element::lasting`]).
     #[inline]
     pub fn wants_each(&self) -> bool {
-        self.translates || self.marks || self.renames
+        self.marks || self.renames
     }
 }
 

@@ -9,6 +9,7 @@ use super::translate::{AllGiven, InHand, Leaves, Translations};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use onefold_element::{FlowLease, NO_HINT};
+use onefold_nat::RecordLeases;
 use onefold_packet::Timestamp;
 use onefold_table::prefetch_near;
 use std::hash::BuildHasher;
@@ -106,6 +107,8 @@ pub(super) struct ConnTable {
     free: Vec<u32>,
     pub(super) given: AllGiven,
     pub(super) translations: Translations,
+    /// Who relies on what has been said of connections' translation.
+    pub(super) leases: RecordLeases,
     pub(super) in_hand: InHand,
     /// Where the next look for a connection that has ended, or may give way, begins.
     pub(super) sweep: usize,
@@ -128,6 +131,7 @@ impl ConnTable {
             free: Vec::new(),
             given: AllGiven::default(),
             translations: Translations::default(),
+            leases: RecordLeases::default(),
             in_hand: InHand::default(),
             sweep: 0,
             settings,
@@ -383,9 +387,9 @@ impl ConnTable {
             return None;
         }
         let i = hint.wrapping_sub(1);
-        let i = match self.records.get(i as usize) {
-            Some(r) if r.status & USED != 0 && r.key == p.key => i,
-            _ => self.position(&p.key, p.flipped)?.0,
+        let (i, reply) = match self.direction(i, &p.key, p.flipped) {
+            Some(reply) => (i, reply),
+            None => self.position(&p.key, p.flipped)?,
         };
         let settings = &self.settings;
         let r = self.records.get_mut(i as usize)?;
@@ -393,8 +397,11 @@ impl ConnTable {
         if now >= noted.expires || r.status & SEEN_REPLY == 0 || p.to_itself {
             return None;
         }
-        let reply = (r.status & FLIPPED != 0) != p.flipped;
-        let class = ConnClass::established(reply, r.status & ASSURED != 0);
+        let class = ConnClass {
+            snat: r.status & SNAT != 0,
+            dnat: r.status & DNAT != 0,
+            ..ConnClass::established(reply, r.status & ASSURED != 0)
+        };
         let ms = match &p.upper {
             Upper::Tcp(s) if r.machine.is_plain(s) && class.assured => match may(class) {
                 true => r.machine.go_on(s, reply, noted, settings),
@@ -411,6 +418,22 @@ impl ConnTable {
         noted.expires = now.saturating_add(ms);
         self.count(class);
         Some(i.wrapping_add(1))
+    }
+
+    /// Is this the connection of packets with this key that go this way? Whether they are replies, if it is.
+    #[inline]
+    fn direction(&self, i: u32, key: &ConnKey, flipped: bool) -> Option<bool> {
+        let r = self.records.get(i as usize)?;
+        let reply = (r.status & FLIPPED != 0) != flipped;
+        let by_key = r.status & USED != 0 && r.key == *key;
+        if r.status & (SNAT | DNAT) == 0 {
+            return by_key.then_some(reply);
+        }
+        let back = || Some(self.translations.get(self.given.translation(i))?.back);
+        match by_key && !reply {
+            true => Some(false),
+            false => (back() == Some((*key, flipped))).then_some(true),
+        }
     }
 
     /// Connections with these hints will be refreshed soon: their memory is asked for.
@@ -481,6 +504,7 @@ impl ConnTable {
         if let Some(n) = self.noted.get_mut(i as usize) {
             n.end();
         }
+        self.leases.end(i);
         self.remove_entry(i, &key);
         let translation = self.given.take_translation(i);
         if let Some(by_reply) = self.forget_translation(translation) {
@@ -550,6 +574,7 @@ impl ConnTable {
     pub fn flush(&mut self) {
         (self.records, self.free) = (Vec::new(), Vec::new());
         self.noted.iter_mut().for_each(FlowLease::end);
+        self.leases.end_all();
         self.index.clear();
         self.given = AllGiven::default();
         self.translations = Translations::default();

@@ -12,8 +12,9 @@ use super::class::ConnClass;
 use super::headers::{Seen, Tracked, of_packet};
 use super::key::{ConnKey, Ends};
 use super::range::{Range, Side};
-use super::table::{ConnTable, DNAT, FLIPPED, SNAT};
+use super::table::{ConnTable, DNAT, FLIPPED, SNAT, USED};
 use hashbrown::HashTable;
+use onefold_nat::FlowRef;
 use onefold_packet::Packet;
 use std::hash::BuildHasher;
 
@@ -137,6 +138,8 @@ pub(super) struct InHand {
     arrived: Option<(ConnKey, bool)>,
     /// How it is now, if somebody has given it other addresses.
     renamed: Option<(ConnKey, bool)>,
+    /// Of the first packet of a connection, what one side becomes, where that has been chosen and not been done yet.
+    chosen: Option<(Side, Ends)>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -183,12 +186,17 @@ impl InHand {
         matches!(self.about, About::Known { error: true, .. })
     }
 
-    /// The ends, as they have been decided so far, of a packet that may be the first one of a connection.
-    pub fn first_ends(&self) -> Option<Ends> {
+    /// The ends, as they have been decided so far, of a packet that may be the first one of a connection, and whose
+    /// `side` is still to be chosen.
+    pub fn first_ends(&self, side: Side) -> Option<Ends> {
         match self.about {
-            About::First { new, .. } => Some(new),
+            About::First { new, .. } => Some(new).filter(|_| self.chosen_for(side).is_none()),
             _ => None,
         }
+    }
+
+    fn chosen_for(&self, side: Side) -> Option<Ends> {
+        self.chosen.filter(|c| c.0 == side).map(|c| c.1)
     }
 
     /// The next packet comes.
@@ -197,7 +205,7 @@ impl InHand {
         self.class = None;
         self.about = About::Nothing;
         (self.record, self.first, self.mark) = (None, None, 0);
-        (self.arrived, self.renamed) = (None, None);
+        (self.arrived, self.renamed, self.chosen) = (None, None, None);
     }
 
     /// A packet is tracked.
@@ -366,23 +374,34 @@ impl ConnTable {
         now: u64,
         random: &mut dyn FnMut() -> u32,
     ) -> Option<Rewrite> {
+        let way = self.plan_in_hand(side, range, now, random)?;
+        self.done_in_hand(side);
+        (way.from != way.to).then_some(way)
+    }
+
+    /// What [`ConnTable::translate_in_hand`] would give, and what is left alone with its ends. Of a first packet, what
+    /// is chosen stays chosen; nothing else happens.
+    pub(super) fn plan_in_hand(
+        &mut self,
+        side: Side,
+        range: Option<&Range>,
+        now: u64,
+        random: &mut dyn FnMut() -> u32,
+    ) -> Option<Rewrite> {
         match self.in_hand.about {
             About::Nothing => None,
-            About::First { orig, new } => {
-                // addresses of the other version of IP are no ends for it
-                let range = range.filter(|r| r.v6.is_none_or(|six| six == new.v6));
-                let null = Range::null(side.of(&new));
-                let to = self.choose(&new, range.unwrap_or(&null), side, now, random);
-                self.in_hand.about = About::First { orig, new: to };
-                if let Some(c) = &mut self.in_hand.class
-                    && to != new
-                {
-                    match side {
-                        Side::Src => c.snat = true,
-                        Side::Dst => c.dnat = true,
+            About::First { new, .. } => {
+                let to = match self.in_hand.chosen_for(side) {
+                    Some(to) => to,
+                    None => {
+                        // addresses of the other version of IP are no ends for it
+                        let range = range.filter(|r| r.v6.is_none_or(|six| six == new.v6));
+                        let null = Range::null(side.of(&new));
+                        self.choose(&new, range.unwrap_or(&null), side, now, random)
                     }
-                }
-                (to != new).then_some(Rewrite {
+                };
+                self.in_hand.chosen = Some((side, to));
+                Some(Rewrite {
                     from: new,
                     to,
                     error: false,
@@ -410,9 +429,42 @@ impl ConnTable {
                     Side::Dst => (arrives, between),
                     Side::Src => (between, leaves),
                 };
-                (from != to).then_some(Rewrite { from, to, error })
+                Some(Rewrite { from, to, error })
             }
         }
+    }
+
+    /// What has been chosen for one side of the packet in hand, if it is a first one, is what it becomes.
+    pub(super) fn done_in_hand(&mut self, side: Side) {
+        let chosen = self.in_hand.chosen_for(side);
+        if let (About::First { orig, new }, Some(to)) = (self.in_hand.about, chosen) {
+            self.in_hand.chosen = None;
+            self.in_hand.about = About::First { orig, new: to };
+            if let Some(c) = &mut self.in_hand.class
+                && to != new
+            {
+                match side {
+                    Side::Src => c.snat = true,
+                    Side::Dst => c.dnat = true,
+                }
+            }
+        }
+    }
+
+    /// A name for the connection of the packet in hand and for what its packets become, if that is in the table and
+    /// stays as it is from now on, and if the packet has come to where its `side` is translated with these ends.
+    pub(super) fn lasting_in_hand(&mut self, side: Side, ends: &Ends) -> Option<FlowRef> {
+        let i = self.in_hand.record?;
+        let is_this = match self.in_hand.about {
+            About::Known { error: false, .. } => {
+                let way = self.plan_in_hand(side, None, 0, &mut || 0)?;
+                way.from == *ends
+            }
+            About::Nothing => self.in_hand.arrived == Some(ends.key()),
+            _ => false,
+        };
+        let r = self.records.get(i as usize)?;
+        (is_this && r.status & USED != 0).then(|| self.leases.reference(i))
     }
 
     /// Would the replies of a connection with these ends be another one's?

@@ -150,10 +150,10 @@ impl ApplyAtOnce<'_, '_> {
             };
             t.add(these, bytes, ip_bytes);
             wide.set(template.sink, those, &mut b.sinks);
-            let taken = wide.take(&template.bytes);
+            let taken = (&template.bytes, wide.take(&template.bytes));
             let mut windows = packets.some(those);
             while let Some((i, w)) = windows.next() {
-                wide.rewrite(wide.load(w), taken, &b.operands[i], w);
+                wide.rewrite_packet(wide.load(w), taken, &b.operands[i], w);
             }
         }
         done.went = go.count_ones() as usize;

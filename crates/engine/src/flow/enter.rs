@@ -9,7 +9,7 @@ use crate::graph::arrival::Arrival;
 use crate::level::Level;
 use crate::program::code::NONE;
 use onefold_element::ElemId;
-use onefold_nat::FlowTable;
+use onefold_nat::{FlowTable, RecordLeases};
 use onefold_packet::{Pkt, Timestamp};
 
 impl FlowRunner {
@@ -170,6 +170,8 @@ impl FlowRunner {
             if let Some(t) = store.get_mut::<FlowTable>(id) {
                 t.attach(&self.pool.leases);
                 self.tables.push(id);
+            } else if let Some(t) = store.part_mut::<RecordLeases>(id) {
+                t.attach(&self.pool.leases);
             }
         }
         self.ingress.clear();

@@ -308,6 +308,11 @@ pub(crate) fn make(
     let mut template = RewriteTemplate::nothing();
     template.l3 = l3 as u32;
     template.bytes.udp = guard.shape.udp();
+    let no_zero = path.flows.iter().filter(|f| f.no_zero).count();
+    template.bytes.no_zero = guard.shape.udp() && no_zero > 0;
+    if template.bytes.no_zero && no_zero < path.flows.len() {
+        return Err("a UDP checksum that may come to zero in one place only");
+    }
     let mut flow = Flow::default();
     let (sink, image) = match path.end {
         PathEnd::Output(sink, image) => (sink, image),
@@ -433,7 +438,9 @@ pub(crate) fn make(
                     .ok_or("a checksum that depends on more than the flow")?;
             }
             // as numbers modulo 65,535: what it was less what was added so far
-            if s.kind == SumKind::Udp && i + 1 < s.groups.len() && sum > 0 {
+            // between two bindings of which neither leaves zero it is none, either
+            let stays = template.bytes.no_zero;
+            if s.kind == SumKind::Udp && i + 1 < s.groups.len() && sum > 0 && !stays {
                 let place = flow
                     .zero_udp_checksum
                     .get_mut(zero_sums / 4)

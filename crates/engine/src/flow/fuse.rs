@@ -93,6 +93,8 @@ struct Bytes {
     sums: [u16; 2],
     /// How many templates add to the one behind, and whether it is UDP's.
     behind: (usize, bool),
+    /// It must not come to zero.
+    no_zero: bool,
     /// Where the flow's own goes: addresses and ports.
     own: Option<[i32; 3]>,
     /// The first place behind what is in front of the IP header.
@@ -114,6 +116,7 @@ impl Bytes {
             at: [None; 2],
             sums: [0; 2],
             behind: (0, false),
+            no_zero: false,
             own: None,
             l3,
             net: false,
@@ -159,6 +162,7 @@ impl Bytes {
         if b.varies {
             self.writes_own(b, at, own)?;
         }
+        self.no_zero |= b.no_zero;
         let operands = &b.operands;
         for (behind, place, k) in [
             (false, b.ip_sum.place(), operands.ip()),
@@ -252,7 +256,7 @@ impl Bytes {
             behind.map_or(Some(None), |at| at.map(Some))?,
         );
         (w.ip_sum, w.l4_sum) = (ip.unwrap_or(At::LAST), behind.unwrap_or(At::LAST));
-        w.udp = self.behind.1;
+        (w.udp, w.no_zero) = (self.behind.1, self.no_zero);
         w.changes = (w.keep, w.set, w.sub) != ([0xff; WINDOW], [0; WINDOW], [0; WINDOW]);
         if !w.arrange((ip, behind)) || !self.own_stands(&w, start) {
             return None;

@@ -121,7 +121,8 @@ impl FlowRunner {
                             true => f.operands(&x.operands),
                             false => rewrite.operands,
                         };
-                        wide.rewrite(wide.load(w), wide.take(rewrite), &operands, w);
+                        let template = (rewrite, wide.take(rewrite));
+                        wide.rewrite_packet(wide.load(w), template, &operands, w);
                     }
                 }
             }

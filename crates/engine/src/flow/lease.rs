@@ -3,7 +3,7 @@
 //! All entries that stand for the same bindings (a flow's two directions, through all translators) share a lease.
 
 use onefold_element::StateStore;
-use onefold_nat::{FlowTable, LastingBinding, Leases, NO_LEASE};
+use onefold_nat::{FlowTable, LastingBinding, Leases, NO_LEASE, RecordLeases};
 use std::sync::Arc;
 
 /// What a lease is on: sixteen million of them are to fit into memory, and most are on one binding.
@@ -25,6 +25,32 @@ impl Use {
         };
         self.first = first;
         self.others = (!others.is_empty()).then(|| others.into());
+    }
+}
+
+/// The lease that a binding has; [`NO_LEASE`] also where it is gone. `None` if there is no such table.
+fn lease_of(f: &LastingBinding, store: &StateStore) -> Option<u32> {
+    match store.get::<FlowTable>(f.table) {
+        Some(t) => Some(t.lease(f.flow)),
+        None => Some(store.part::<RecordLeases>(f.table)?.lease(f.flow)),
+    }
+}
+
+/// Leases a binding that has no lease. Its last use as far as its table leaves that to the lease; `None` if it is gone.
+fn grant(f: &LastingBinding, lease: u32, store: &mut StateStore) -> Option<u64> {
+    if let Some(t) = store.get_mut::<FlowTable>(f.table) {
+        return t.grant(f.flow, lease);
+    }
+    let t = store.part_mut::<RecordLeases>(f.table)?;
+    t.grant(f.flow, lease).then_some(0)
+}
+
+/// A binding's lease is given back.
+fn release(f: &LastingBinding, lease: u32, store: &mut StateStore) {
+    if let Some(t) = store.get_mut::<FlowTable>(f.table) {
+        t.release(f.flow, lease);
+    } else if let Some(t) = store.part_mut::<RecordLeases>(f.table) {
+        t.release(f.flow, lease);
     }
 }
 
@@ -52,8 +78,7 @@ impl LeasePool {
         flows.sort_unstable_by_key(|f| (f.table, f.flow.record));
         flows.dedup();
         let first = flows.first()?;
-        let table = store.get::<FlowTable>(first.table)?;
-        let have = table.lease(first.flow);
+        let have = lease_of(first, store)?;
         if have != NO_LEASE
             && self.leases.runs(have)
             && let Some(u) = self.uses.get_mut(have as usize)
@@ -64,11 +89,10 @@ impl LeasePool {
         }
         // whoever had one of them before asks again
         for f in &flows {
-            let t = store.get_mut::<FlowTable>(f.table)?;
-            let l = t.lease(f.flow);
+            let l = lease_of(f, store)?;
             if l != NO_LEASE {
                 self.leases.end(l);
-                t.release(f.flow, l);
+                release(f, l, store);
             }
         }
         let l = match self.free.pop() {
@@ -81,8 +105,7 @@ impl LeasePool {
         };
         let mut last = Some(0);
         for f in &flows {
-            let t = store.get_mut::<FlowTable>(f.table);
-            let used = t.and_then(|t| t.grant(f.flow, l));
+            let used = grant(f, l, store);
             last = last.zip(used).map(|(a, b)| a.max(b));
         }
         let u = self.uses.get_mut(l as usize)?;
@@ -125,9 +148,7 @@ impl LeasePool {
         if u.entries == 0 {
             self.leases.end(lease);
             for f in u.flows() {
-                if let Some(t) = store.get_mut::<FlowTable>(f.table) {
-                    t.release(f.flow, lease);
-                }
+                release(f, lease, store);
             }
             u.set(&[]);
             self.free.push(lease);
@@ -137,12 +158,7 @@ impl LeasePool {
     /// For tests: is every binding of a lease still there, and leased?
     pub fn holds(&self, lease: u32, store: &StateStore) -> bool {
         let u = self.uses.get(lease as usize);
-        u.is_some_and(|u| {
-            u.flows().all(|f| {
-                let t = store.get::<FlowTable>(f.table);
-                t.is_some_and(|t| t.lease(f.flow) == lease)
-            })
-        })
+        u.is_some_and(|u| u.flows().all(|f| lease_of(f, store) == Some(lease)))
     }
 
     /// All entries are gone.

@@ -103,7 +103,8 @@ impl RewriteTemplate {
     /// ends is left to be said ([`RewriteTemplate::end`]).
     #[inline(always)]
     pub fn apply_quick<W: Wide>(&self, wide: W, w: &mut [u8; WINDOW], operands: &FlowOperands) {
-        wide.rewrite(wide.load(w), wide.take(&self.bytes), operands, w);
+        let template = (&self.bytes, wide.take(&self.bytes));
+        wide.rewrite_packet(wide.load(w), template, operands, w);
     }
 
     /// [`RewriteTemplate::apply_quick`] of one that is [simple](RewriteTemplate::simple).
@@ -121,12 +122,8 @@ impl RewriteTemplate {
         w: &mut [u8; WINDOW],
         operands: &FlowOperands,
     ) {
-        wide.rewrite(
-            wide.turned_by(wide.load(w), turn),
-            wide.take(&self.bytes),
-            operands,
-            w,
-        );
+        let template = (&self.bytes, wide.take(&self.bytes));
+        wide.rewrite_packet(wide.turned_by(wide.load(w), turn), template, operands, w);
     }
 
     /// The same is added to checksums of all packets, and this is it: said of one that has been

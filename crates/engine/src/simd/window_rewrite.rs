@@ -91,6 +91,8 @@ pub(crate) struct WindowRewrite {
     pub changes: bool,
     /// What stands behind the IP header is UDP.
     pub udp: bool,
+    /// A checksum of UDP that comes to zero is written as all ones.
+    pub no_zero: bool,
     /// The flow has addresses of its own, and whatever it has for ports.
     pub varies: bool,
     /// Where addresses go, and ports.
@@ -121,6 +123,7 @@ impl WindowRewrite {
             unsummed: 0,
             changes: false,
             udp: false,
+            no_zero: false,
             varies: false,
             vars: At::LAST,
             first: At::LAST,
@@ -130,6 +133,17 @@ impl WindowRewrite {
             operands: Operands::default(),
             less: [0; NEAR],
         }
+    }
+
+    /// Does the checksum behind the header come to zero in this window, where it has to be all ones then?
+    #[inline(always)]
+    pub fn comes_to_zero(&self, operands: &Operands, w: &[u8; WINDOW]) -> bool {
+        if !(self.no_zero & self.udp) {
+            return false;
+        }
+        // what is taken off a number leaves zero of that number alone
+        let x = u16::from_ne_bytes(self.l4_sum.get(w));
+        x != 0 && x == operands.l4()
     }
 
     /// Writes what is to become of these bytes, which are the window's or have changed places: as anyone would, field by field.

@@ -350,7 +350,8 @@ impl Synthesizer<'_> {
             for k in binds.flat_map(|b| &b.flows) {
                 let to = |r: &Rewritten| *r != Rewritten::Kept;
                 let (s, d) = (to(&k.forward.sport), to(&k.forward.dport));
-                for (output, fields) in [(k.forward.output, [s, d]), (k.reply, [d, s])] {
+                let back = k.reply.map(|reply| (reply, [d, s]));
+                for (output, fields) in [(k.forward.output, [s, d])].into_iter().chain(back) {
                     let from = info.outputs.get(output).copied().flatten();
                     if let Some(from) = from.filter(|_| s || d) {
                         self.keep_ports_behind(from, fields);

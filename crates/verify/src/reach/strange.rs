@@ -132,8 +132,8 @@ impl Asked<'_> {
         let kinds = bind.flows.iter().filter(|k| k.input == origin.into());
         for k in kinds {
             for f in &b.flows {
-                let both = k.sides(self.kind, bind.source_only, &f.sets);
-                if !both.iter().all(|s| self.counts_on(s, bind, f)) {
+                let mut both = k.sides(self.kind, bind.source_only, &f.sets);
+                if !both.all(|s| self.counts_on(&s, bind, f)) {
                     return false;
                 }
             }

@@ -331,10 +331,10 @@ impl HostLists {
         t: &mut ClickText,
         cx: &mut KindCx<'_>,
         way: &Passage<'_>,
-        from: String,
+        from: &[String],
     ) {
         if let Some(nat) = &self.input.lines.nat {
-            self.input.write_behind(t, cx, &input(way), (&[from], nat));
+            (self.input).write_behind(t, cx, &input(way), (from, nat), None);
         }
     }
 
@@ -418,14 +418,14 @@ impl Lists {
         for (port, (way, (lists, nat))) in ways.iter().enumerate() {
             let from = (format!("{route}[{port}]"), &[Hook::Raw][..]);
             let from = lists.write_stages(t, cx, way, from, None);
-            let from = lists.write_front(t, cx, way, (from, nat));
+            let (from, _) = lists.write_front(t, cx, way, (from, nat), None);
             let name = format!("{}_route{six}", way.name);
             host.write_route(t, &from, &name);
             again.push(name);
         }
         for (port, (way, (lists, nat))) in ways.iter().enumerate() {
             let from: Vec<String> = again.iter().map(|n| format!("{n}[{port}]")).collect();
-            lists.write_behind(t, cx, way, (&from, nat));
+            lists.write_behind(t, cx, way, (&from, nat), None);
         }
     }
 }

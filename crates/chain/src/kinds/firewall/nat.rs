@@ -14,7 +14,7 @@ use crate::kinds::connections::{Group, asks, groups, universe};
 use crate::kinds::{ClickText, KindCx, discard};
 use crate::rules;
 use onefold_click::source::Span;
-use onefold_elements::connection::classes_text;
+use onefold_elements::connection::{ConnClass, ConnState, classes_text};
 use std::net::IpAddr;
 
 /// Of packets that no rule of a chain INPUT is asked about.
@@ -233,61 +233,115 @@ impl Lists {
         way: &Passage<'_>,
         (from, nat): (String, &Translation),
     ) {
-        let from = self.write_front(t, cx, way, (from, nat));
-        let (routed, own) = self.write_route(t, &from, way, nat);
-        self.write_behind(t, cx, way, (&[routed], nat));
-        if let Some((own, host)) = own.zip(self.host.as_ref()) {
-            host.write_translated(t, cx, way, own);
+        let known = self.known();
+        let (from, known_from) = self.write_front(t, cx, way, (from, nat), known);
+        let route = format!("{}_route", way.name);
+        let (routed, own) = self.write_route(t, &from, &route, (way, nat));
+        let mut all_own: Vec<String> = own.into_iter().collect();
+        self.write_behind(t, cx, way, (&[routed], nat), known);
+        if let (Some(i), Some(from)) = (known, known_from) {
+            let route = format!("{}_known_route", way.name);
+            let (routed, own) = self.write_route(t, &from, &route, (way, nat));
+            all_own.extend(own);
+            self.write_known(t, cx, way, (routed, i));
+        }
+        if let Some(host) = self.host.as_ref().filter(|_| !all_own.is_empty()) {
+            host.write_translated(t, cx, way, &all_own);
         }
     }
 
-    /// From tracking to the new destination; gives back where packets leave.
+    /// The group of established connections, by number, if its packets have a way of their own: no rule is asked about
+    /// them in front of the new destination, and that does not change what rules know of them. Only the tracker is
+    /// asked on that way, once, so that a flow's packets can be translated without asking anybody.
+    fn known(&self) -> Option<usize> {
+        let asked_before = (self.lines.stages.iter()).any(|s| s.hook == Hook::Prerouting);
+        let first = self.groups.first().filter(|g| !g.begins && !asked_before)?;
+        let established = |c: &ConnClass| c.state == ConnState::Established;
+        first.classes.iter().any(established).then_some(0)
+    }
+
+    /// From tracking to the new destination; gives back where packets leave, and where those of the `known` group do.
     pub(super) fn write_front(
         &self,
         t: &mut ClickText,
         cx: &mut KindCx<'_>,
         way: &Passage<'_>,
         (from, nat): (String, &Translation),
-    ) -> String {
+        known: Option<usize>,
+    ) -> (String, Option<String>) {
         let (_, six) = self.filter();
         let name = way.name;
         let [dst, _] = &nat.hooks[usize::from(way.down)];
         let all = universe(true);
-        let early = self.early();
-        let outputs: Vec<String> = (early.iter())
+        let apart = known.and_then(|i| self.groups.get(i));
+        let is_apart = |c: &ConnClass| apart.is_some_and(|g| g.classes.contains(c));
+        let mut early = self.early();
+        for g in &mut early {
+            g.classes.retain(|c| !is_apart(c));
+        }
+        early.retain(|g| !g.classes.is_empty());
+        let outputs: Vec<String> = apart
+            .into_iter()
+            .chain(&early)
             .map(|g| classes_text(&g.classes, &all))
             .collect();
         let state = format!("{name}_state{six}");
         self.write_tracker(t, way, (from, &state), &outputs);
-        let (mut first, mut known) = (Vec::new(), Vec::new());
+        let (mut first, mut others) = (Vec::new(), Vec::new());
+        let behind = usize::from(apart.is_some());
         for (i, g) in early.iter().enumerate() {
-            let from = (format!("{state}[{i}]"), &[Hook::Prerouting][..]);
+            let from = (format!("{state}[{}]", i + behind), &[Hook::Prerouting][..]);
             let from = self.write_stages(t, cx, way, from, Some((&early, i)));
             match g.begins {
                 true => first.push(from),
-                false => known.push(from),
+                false => others.push(from),
             }
         }
         let dnat = format!("{name}_dnat{six}");
-        dst.write(t, cx, ("ConnDstNat", self.six), &dnat, (&first, &known));
-        dnat
+        dst.write(t, cx, ("ConnDstNat", self.six), &dnat, (&first, &others));
+        let known_from = apart.map(|_| {
+            let dnat = format!("{name}_known_dnat{six}");
+            t.line(format!("{state}[0] -> {dnat} :: ConnDstNat(connections);"));
+            dnat
+        });
+        (dnat, known_from)
     }
 
-    /// From where it is known where packets go to the new source, and out.
+    /// What packets of established connections go through behind their new destination.
+    fn write_known(
+        &self,
+        t: &mut ClickText,
+        cx: &mut KindCx<'_>,
+        way: &Passage<'_>,
+        (from, number): (String, usize),
+    ) {
+        let (_, six) = self.filter();
+        let from = self.write_group(t, cx, way, (from, &[Hook::Before]), number);
+        t.line(format!(
+            "{from} -> {}_known_snat{six} :: ConnSrcNat(connections) -> Unstrip(14) -> {};",
+            way.name, way.out
+        ));
+    }
+
+    /// From where it is known where packets go to the new source, and out; those of the `known` group have a way of
+    /// their own.
     pub(super) fn write_behind(
         &self,
         t: &mut ClickText,
         cx: &mut KindCx<'_>,
         way: &Passage<'_>,
         (from, nat): (&[String], &Translation),
+        known: Option<usize>,
     ) {
         let (_, six) = self.filter();
         let name = way.name;
         let [_, src] = &nat.hooks[usize::from(way.down)];
         let all = universe(true);
         let status = format!("{name}_status{six}");
-        let outputs: Vec<String> = (self.groups.iter())
-            .map(|g| classes_text(&g.classes, &all))
+        let here = self.groups.iter().enumerate();
+        let here: Vec<_> = here.filter(|(i, _)| known != Some(*i)).collect();
+        let outputs: Vec<String> = (here.iter())
+            .map(|(_, g)| classes_text(&g.classes, &all))
             .collect();
         t.line(format!(
             "{status} :: ConnStatus(connections, {});",
@@ -297,8 +351,8 @@ impl Lists {
             t.line(format!("{from} -> {status};"));
         }
         let (mut begin, mut others) = (Vec::new(), Vec::new());
-        for (i, g) in self.groups.iter().enumerate() {
-            let from = (format!("{status}[{i}]"), &[Hook::Before][..]);
+        for (output, (i, g)) in here.into_iter().enumerate() {
+            let from = (format!("{status}[{output}]"), &[Hook::Before][..]);
             let element = self.write_group(t, cx, way, from, i);
             match g.begins {
                 true => begin.push(element),
@@ -329,8 +383,8 @@ impl Lists {
         &self,
         t: &mut ClickText,
         from: &str,
-        way: &Passage<'_>,
-        nat: &Translation,
+        route: &str,
+        (way, nat): (&Passage<'_>, &Translation),
     ) -> (String, Option<String>) {
         let back = &nat.networks[usize::from(way.down)];
         if nat.local.is_empty() {
@@ -340,25 +394,26 @@ impl Lists {
             false => ("IPClassifier", ""),
             true => ("IP6Classifier", "6"),
         };
-        let route = format!("{}_route{six}", way.name);
-        // where no address of the port is known, nothing turns back
-        let turns = match back.is_empty() {
-            true => "false".to_string(),
-            false => back.join(" or "),
-        };
+        let route = format!("{route}{six}");
         let local = match &self.host {
             Some(host) => host.own(),
             None => &nat.local,
         };
-        t.line(format!(
-            "{from} -> {route} :: {class}({}, {turns}, -);",
-            local.join(" or ")
-        ));
+        let local = local.join(" or ");
+        // where no address of the port is known, nothing turns back
+        let turns = match back.is_empty() {
+            true => String::new(),
+            false => format!("{}, ", back.join(" or ")),
+        };
+        t.line(format!("{from} -> {route} :: {class}({local}, {turns}-);"));
         if self.host.is_none() {
             t.line(format!("{route}[0] -> {};", discard(LOCAL)));
         }
-        t.line(format!("{route}[1] -> {};", discard(TURNS)));
+        if !back.is_empty() {
+            t.line(format!("{route}[1] -> {};", discard(TURNS)));
+        }
         let own = self.host.as_ref().map(|_| format!("{route}[0]"));
-        (format!("{route}[2]"), own)
+        let output = 1 + usize::from(!back.is_empty());
+        (format!("{route}[{output}]"), own)
     }
 }

@@ -17,7 +17,7 @@ const NEAR: usize = 64;
 const FIELDS: [(i64, i64); 4] = [(96, 32), (128, 32), (160, 16), (176, 16)];
 /// Bytes that somebody looks at: total length, protocol, addresses, the first eight behind the header, TCP's length and flags.
 const LOOKED_AT: [(i64, i64); 4] = [(2, 4), (9, 10), (12, 28), (32, 34)];
-/// Where the checksum of UDP stands: among them, but nobody looks at it who looks at flows.
+/// Where the checksum of UDP stands: among them, and told by whoever has the image.
 const UDP_SUM: i64 = 26;
 
 /// The fields of an image that a rewriter of flows looks at.

@@ -208,7 +208,16 @@ impl Image {
     /// The packet as a rewriter of flows wants it, if nothing else of it needs the image.
     #[inline(always)]
     pub fn bind_packet(&self, p: &Packet, regs: &[u128], to: &mut BindPacket) -> Option<()> {
-        self.tuple.as_ref()?.packet(self.end(p), p, regs, to)?;
+        let tuple = self.tuple.as_ref()?;
+        tuple.packet(self.end(p), p, regs, to)?;
+        // what has been written in front has changed the checksum of UDP, which stands in the head
+        let base = isize::try_from(tuple.transport()).ok()?;
+        for s in self.sums.iter().filter(|s| s.kind == SumKind::Udp) {
+            if s.anew {
+                return None;
+            }
+            s.apply(&mut to.head, -base, regs);
+        }
         self.annotations(p, regs, &mut to.anno);
         Some(())
     }

@@ -1,0 +1,165 @@
+//! Translation of connections without a packet: what ConnDstNat and ConnSrcNat would write, told as numbers that
+//! somebody else writes; and the model that says of which packets that can be told: of TCP and UDP over IPv4.
+//!
+//! Packets that begin connections, packets of known ones and replies all get a binding here, and those that stay as
+//! they are one that changes nothing: which of these a packet is, the table alone knows. So the model promises no more
+//! than which fields stay. What is told of a connection that is in the table lasts as long as it is there
+//! ([`ConnTable::lasting_in_hand`](super::table::ConnTable::lasting_in_hand)).
+
+use super::conn_nat::FRAGMENT;
+use super::key::{Ends, Place};
+use super::range::Side;
+use super::translate::Rewrite;
+use crate::ip4;
+use onefold_element::Port;
+use onefold_element::model::{
+    Bind, BindKind, BindPacket, Binding, Case, Cond, DstAnno, Exit, Expected, FlowKind, Model,
+    Read, Rewritten, ValueSet, field,
+};
+use onefold_packet::checksum;
+use onefold_packet::wire::ipv4::proto;
+use onefold_packet::wire::{tcp, udp};
+
+/// Cause of punts: what is not TCP or UDP over IPv4.
+const OTHER: &str = "translation of other protocols than TCP and UDP";
+const CUT_OFF: &str = "a transport header that is cut off";
+/// A UDP checksum that comes to zero is written as all ones (RFC 768), which no sum gives.
+pub(super) const ZERO: &str = "a UDP checksum that comes to zero";
+
+/// What becomes of packets at an input.
+pub(super) fn model(side: Side, port: Port) -> Model {
+    let punt = |when: Cond, cause| Case::new(when, Exit::Punt(cause));
+    let mut cases = Vec::from(ip4::unless_header(Exit::Punt(OTHER)));
+    let four = ValueSet::one(4).complement(4);
+    cases.push(punt(Cond::In(Read::Field(field::IP_VERSION), four), OTHER));
+    let pieces = ip4::whole_packet().not();
+    cases.push(ip4::unless_ihl(Exit::Punt(OTHER)));
+    match side {
+        Side::Dst => cases.push(Case::new(pieces, Exit::Drop(FRAGMENT))),
+        Side::Src => cases.push(punt(pieces, "a fragment")),
+    }
+    cases.push(ip4::punt_options());
+    let both = [proto::TCP, proto::UDP].map(|p| (u128::from(p), u128::from(p)));
+    let others = ValueSet::from_intervals(both).complement(8);
+    cases.push(punt(Cond::In(Read::Field(field::IP_PROTO), others), OTHER));
+    let of_tcp = Cond::eq(field::IP_PROTO, proto::TCP.into());
+    let short = |n: usize| Cond::less(Read::TransportLen, n as u128);
+    cases.push(punt(of_tcp.and(short(tcp::LEN)), CUT_OFF));
+    cases.push(punt(short(udp::LEN), CUT_OFF));
+    let exit = Exit::Bind(Box::new(bind(side, port)));
+    let last = Case::new(Cond::Always, exit);
+    cases.push(match port {
+        0 => last,
+        // input k belongs to argument k, as the table's name is argument 0
+        k => last.from_arg(k),
+    });
+    Model::Cases(cases)
+}
+
+fn bind(side: Side, port: Port) -> Bind {
+    let any = |bits| Rewritten::To(ValueSet::full(bits));
+    let (kept, src) = (Rewritten::Kept, side == Side::Src);
+    let expected = Expected {
+        output: 0,
+        saddr: if src { any(32) } else { kept.clone() },
+        daddr: if src { kept.clone() } else { any(32) },
+        sport: if src { any(16) } else { kept.clone() },
+        dport: if src { kept } else { any(16) },
+    };
+    Bind {
+        kind: BindKind::Flow,
+        flows: vec![FlowKind {
+            input: port,
+            forward: expected.clone(),
+            reply: None,
+        }],
+        expected: Some(expected),
+        source_only: false,
+        by_protocol: true,
+        dst_anno: match side {
+            Side::Dst => DstAnno::Rewritten,
+            Side::Src => DstAnno::Kept,
+        },
+        reply_anno: None,
+        pass: None,
+    }
+}
+
+fn place(address: u32, port: u16) -> Place {
+    let mut to = [0; 16];
+    to[..4].copy_from_slice(&address.to_be_bytes());
+    Place { address: to, port }
+}
+
+/// The ends of a packet.
+pub(super) fn ends(p: &BindPacket) -> Ends {
+    let [s0, s1, d0, d1, ..] = p.head;
+    Ends {
+        src: place(p.saddr, u16::from_be_bytes([s0, s1])),
+        dst: place(p.daddr, u16::from_be_bytes([d0, d1])),
+        protocol: p.proto,
+        v6: false,
+    }
+}
+
+fn address(p: &Place) -> u32 {
+    u32::from_be_bytes([p.address[0], p.address[1], p.address[2], p.address[3]])
+}
+
+/// The binding that has a packet written as [`super::apply::write`] writes it: one side's address and port, checksums
+/// word by word. What is planned for another packet is not done to this one.
+pub(super) fn binding(
+    (port, side): (Port, Side),
+    p: &BindPacket,
+    planned: Option<&Rewrite>,
+) -> Binding {
+    let now = ends(p);
+    let rewrite = planned.filter(|r| r.from != r.to && r.from == now && !r.error);
+    let to = rewrite.map_or(now, |r| match side {
+        Side::Src => Ends {
+            src: r.to.src,
+            ..now
+        },
+        Side::Dst => Ends {
+            dst: r.to.dst,
+            ..now
+        },
+    });
+    let mut b = Binding {
+        origin: u16::try_from(port).unwrap_or(u16::MAX),
+        reply: false,
+        output: 0,
+        saddr: address(&to.src),
+        daddr: address(&to.dst),
+        sport: to.src.port,
+        dport: to.dst.port,
+        ip_sum: 0,
+        transport_sum: 0,
+        anno: None,
+    };
+    if rewrite.is_some() {
+        let (old, new) = (side.of(&now), side.of(&to));
+        let sum = differences(address(&old), address(&new));
+        b.ip_sum = checksum::fold(sum);
+        b.transport_sum = checksum::fold(sum + difference(old.port, new.port));
+    }
+    b
+}
+
+/// What is to be added to a checksum's complement where a word has changed (RFC 1624, equation 3).
+fn difference(old: u16, new: u16) -> u64 {
+    u64::from(!old) + u64::from(new)
+}
+
+fn differences(old: u32, new: u32) -> u64 {
+    let half = |v: u32| [(v >> 16) as u16, v as u16];
+    let ([a, b], [c, d]) = (half(old), half(new));
+    difference(a, c) + difference(b, d)
+}
+
+/// Would the packet's UDP checksum come to zero?
+pub(super) fn comes_to_zero(p: &BindPacket, b: &Binding) -> bool {
+    let check = u16::from_be_bytes([p.head[6], p.head[7]]);
+    let sum = u64::from(!check) + u64::from(b.transport_sum);
+    p.proto == proto::UDP && check != 0 && b.transport_sum != 0 && checksum::fold(sum) == u16::MAX
+}
