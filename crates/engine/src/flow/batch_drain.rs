@@ -15,6 +15,9 @@ pub(crate) struct BatchDrain<'a> {
     /// Behind the last one of the front, and of the batch.
     end: usize,
     len: usize,
+    /// What the next ones have to be when they leave.
+    #[cfg(debug_assertions)]
+    expected: Vec<onefold_packet::Packet>,
 }
 
 impl<'a> BatchDrain<'a> {
@@ -28,6 +31,24 @@ impl<'a> BatchDrain<'a> {
             at: 0,
             end: n.min(len),
             len,
+            #[cfg(debug_assertions)]
+            expected: Vec::new(),
+        }
+    }
+
+    /// For debug builds: what the next ones are to be when they leave.
+    #[cfg(debug_assertions)]
+    pub fn expect(&mut self, leave: Vec<onefold_packet::Packet>) {
+        self.expected = leave;
+    }
+
+    /// For debug builds: are the next `n`, which leave now, what they are to be?
+    #[cfg(debug_assertions)]
+    pub fn are_expected(&mut self, n: usize) {
+        let expected = std::mem::take(&mut self.expected);
+        assert!(expected.len() >= n, "packets that nobody has looked at");
+        for (p, leaves) in self.rest().iter().zip(&expected).take(n) {
+            assert_eq!(p.data(), leaves.data());
         }
     }
 

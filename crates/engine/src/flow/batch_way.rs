@@ -29,6 +29,10 @@ pub(crate) struct BatchWay {
     pub checksums: bool,
     /// The element gives leases, and packets are where [plain](crate::flow::plain) ones are looked for.
     pub leases: bool,
+    /// Packets are written when they have been inspected.
+    pub writes: bool,
+    /// What is written is the flow's own, and stands on bindings that its entry leases.
+    pub own: bool,
 }
 
 /// No way.
@@ -47,6 +51,8 @@ impl BatchWay {
         sees_trimmed: false,
         checksums: false,
         leases: false,
+        writes: false,
+        own: false,
     };
     #[inline(always)]
     pub fn is_one(&self) -> bool {
@@ -67,6 +73,8 @@ impl BatchWay {
             sees_trimmed: f.trimmed == 0,
             checksums: needs.checksums,
             leases: needs.leases && f.l3 == HEAD_AT as u16 && usize::from(a.header) == ipv4::LEN,
+            writes: !f.idle || f.start != 0,
+            own: f.own,
         }
     }
 }

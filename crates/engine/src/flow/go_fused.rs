@@ -57,7 +57,7 @@ impl Fused {
 
     /// The flow's operands, with what is added for all flows.
     #[inline(always)]
-    fn operands(&self, own: &Operands) -> Operands {
+    pub fn operands(&self, own: &Operands) -> Operands {
         match self.sums {
             0 => *own,
             sums => own.with_sums(sums),

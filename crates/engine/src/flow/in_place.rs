@@ -30,7 +30,7 @@ use onefold_packet::Packet;
 use onefold_packet::{Pkt, Timestamp};
 
 /// Room in front of a packet from which a template may put bytes in front of it without moving it.
-const ROOM: usize = 64;
+pub(crate) const ROOM: usize = 64;
 
 /// So many packets are looked up, and elements told of them, before the first one goes.
 const AHEAD: usize = 8;

@@ -1,10 +1,10 @@
 //! Packets of a group that an element inspects together ([`Element::inspect_batch`]), and that leave together.
 //!
 //! Where the only element on a [way that is written once](crate::flow::fused_way) keeps hints with flows' entries, and
-//! nothing is written, what is left for a packet is its hint: the element is handed packets one behind the other, as
-//! far as they have such ways and are that element's. Those that it lets pass are counted way by way, and leave as
-//! packets do that no element looks at; where the element leases flows ([`crate::flow::leased`]), packets of theirs are
-//! not handed over any more. The first one that it does not let pass goes its way as before
+//! nothing is written before it has seen a packet, what is left for a packet is its hint: the element is handed packets
+//! one behind the other, as far as they have such ways and are that element's. Those that it lets pass are counted and
+//! written way by way, and leave as packets do that no element looks at; where the element leases flows
+//! ([`crate::flow::leased`]), packets of theirs are not handed over any more. The first one that it does not let pass goes its way as before
 //! ([`crate::flow::in_place`]), one by one, and those behind it are handed over again.
 //!
 //! [`Element::inspect_batch`]: onefold_element::Element::inspect_batch
@@ -12,18 +12,22 @@
 use crate::flow::batch_drain::BatchDrain;
 use crate::flow::batch_list::BatchList;
 use crate::flow::batch_meta::BatchMeta;
+use crate::flow::batch_way::BatchWay;
 use crate::flow::fused_way::Fused;
 use crate::flow::hints::{LEASE, hint_of, set_hint};
+use crate::flow::in_place::ROOM;
 use crate::flow::in_place_way::HINTS;
 use crate::flow::rewrite_template::NO_SINK;
 use crate::flow::runner::FlowRunner;
 use crate::flow::steps::Steps;
 use crate::flow::table::Entry;
+use crate::flow::walk::touched;
 use crate::flow::wave::LONGEST;
 use crate::simd::bits::{each_bit, first_bits};
 use crate::simd::{GROUP, Wide};
 use onefold_element::{BatchNeeds, InspectCx, Inspected, InspectedBatch, NO_FLOW_LEASE, NO_HINT};
 use onefold_nat::NO_LEASE;
+use onefold_packet::Packet;
 use onefold_packet::wire::ipv4;
 
 /// How packets of a group take turns: together, or one by one.
@@ -92,6 +96,8 @@ struct BatchItem<'a> {
     way: u32,
     node: u16,
     hint: u32,
+    /// Of the bindings that what is written stands on.
+    lease: u32,
     /// Its flow has, or may get, a lease, which it is noted in; and its entry has one.
     leases: bool,
     leased: bool,
@@ -105,8 +111,9 @@ impl FlowRunner {
     /// May packets go this way together? What the element that inspects them needs then.
     pub(crate) fn may_inspect_batch(&self, f: &Fused) -> Option<BatchNeeds> {
         let (a, graph) = (&f.asked[0], &self.runner.graph);
-        let untouched = f.idle && !f.own && f.start == 0 && f.sink != NO_SINK;
-        if f.count != 1 || a.hint >= HINTS || !untouched {
+        let sees = f.count == 1 && (f.idle || f.written >= f.count);
+        let owns = f.own && f.touched < f.count;
+        if !sees || owns || a.hint >= HINTS || f.sink == NO_SINK {
             return None;
         }
         graph.core.inspects_batches(a.node.into(), &graph.store)
@@ -153,11 +160,11 @@ impl FlowRunner {
         let most = upto.min(GROUP).saturating_sub(from).min(rest.len());
         let (mut seen, mut hints, mut ends) = (BatchList::new(), [NO_HINT; GROUP], [0; GROUP]);
         let (mut n, mut node, mut right) = (0, 0, None);
-        // those that end sooner than they did, and those whose flows may be leased: a bit each
-        let (mut trimmed, mut plain) = (0u64, 0u64);
+        // those that end sooner than they did, those whose flows may be leased, those whose bindings are: a bit each
+        let (mut trimmed, mut plain, mut bound) = (0u64, 0u64, 0u64);
         // Loops over indices: adapters may not be inlined. Bound: the group
         while n < most {
-            let Some(x) = self.batch_item(wide, from + n, (long, stale), rest[n].data()) else {
+            let Some(x) = self.batch_item(wide, from + n, (long, stale), &rest[n]) else {
                 break;
             };
             if n > 0 && (x.node != node || x.leased) {
@@ -168,6 +175,7 @@ impl FlowRunner {
             (self.meta.ways[i], ends[n]) = (x.way, x.end);
             trimmed |= u64::from(x.end < self.meta.lens[i]) << n;
             plain |= u64::from(x.leases) << n;
+            bound |= u64::from(x.lease != NO_LEASE) << i;
             if let Some(is) = x.right {
                 right = Some(right.unwrap_or(0) | u64::from(is) << n);
             }
@@ -202,16 +210,15 @@ impl FlowRunner {
         each_bit!(trimmed & first_bits(went), k, {
             rest[k].keep(ends[k] as usize);
         });
-        #[cfg(debug_assertions)]
-        for (p, leaves) in rest.iter().zip(leave).take(went) {
-            assert_eq!(p.data(), leaves.data());
-        }
+        self.use_bindings(bound & first_bits(from + went));
         if self.table.crowded() {
             for k in from..from + went {
                 self.table.mark(self.meta.slots[k % GROUP]);
             }
         }
         self.stats.inspected_in_batches += went as u64;
+        #[cfg(debug_assertions)]
+        packets.expect(leave);
         self.batch_leaves(wide, (from, from + went), packets);
         (went, n)
     }
@@ -223,7 +230,7 @@ impl FlowRunner {
         wide: impl Wide,
         i: usize,
         (long, stale): (u64, bool),
-        data: &'a [u8],
+        p: &'a Packet,
     ) -> Option<BatchItem<'a>> {
         let (i, meta) = (i % GROUP, &*self.meta);
         let l = self.table.get(meta.slots[i])?;
@@ -231,10 +238,11 @@ impl FlowRunner {
             return None;
         }
         let (action, lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
-        let w = self
-            .composed
-            .batched(action)
-            .filter(|_| lease == NO_LEASE)?;
+        let w = self.composed.batched(action)?;
+        if lease != NO_LEASE && !self.pool.leases.runs(lease) || w.writes && !self.has_room(w, p) {
+            return None;
+        }
+        let data = p.data();
         let (total, l3, header) = (
             meta.totals[i] as usize,
             usize::from(w.l3),
@@ -252,6 +260,7 @@ impl FlowRunner {
             way: w.way,
             node: w.node,
             hint: hint_of(l, w.hint),
+            lease,
             leases: w.leases & (meta.plain >> i & 1 == 1),
             leased: w.leases & (meta.plain >> i & 1 == 1) & (hint_of(l, LEASE) != NO_FLOW_LEASE),
             seen: Inspected {
@@ -264,6 +273,24 @@ impl FlowRunner {
             end: end as u32,
             right,
         })
+    }
+
+    /// Has a packet room for what is written to it, in front of it and behind it?
+    #[inline(always)]
+    pub(crate) fn has_room(&self, w: &BatchWay, p: &Packet) -> bool {
+        p.headroom() >= ROOM && self.composed.fits(w.way, p)
+    }
+
+    /// Bindings are used that these packets of the group stand on, a bit each, in their order; they are leased.
+    #[inline(always)]
+    pub(crate) fn use_bindings(&mut self, which: u64) {
+        let now = self.runner.graph.core.now;
+        each_bit!(which, k, {
+            if let Some(l) = self.table.get(self.meta.slots[k % GROUP]) {
+                let runs = touched(&self.pool, (l.0[5] >> 32) as u32, now);
+                debug_assert!(runs, "a lease has ended since it was looked at");
+            }
+        });
     }
 
     /// Packets of a group, by number from `from` on, have been let pass with these hints: the flows of plain ones are
@@ -301,10 +328,11 @@ impl FlowRunner {
         (from, upto): (usize, usize),
         (long, stale): (u64, bool),
         packets: &[onefold_packet::Pkt],
-    ) {
+    ) -> Vec<Packet> {
+        let mut seen = BatchList::new();
         for (i, p) in (from..upto).zip(packets) {
             let any = crate::simd::any::Any;
-            let Some(x) = self.batch_item(any, i, (long, stale), p.data()) else {
+            let Some(x) = self.batch_item(any, i, (long, stale), p) else {
                 break;
             };
             if !x.leased {
@@ -331,7 +359,9 @@ impl FlowRunner {
                 "{had} of {noted:?}, {would}: {:?}",
                 x.seen
             );
+            seen.push(x.seen);
         }
+        self.expected_batch(from, (seen.items(), packets))
     }
 
     /// For debug builds: packets that are handed over are what the element would find in the packets that it would be
@@ -341,7 +371,7 @@ impl FlowRunner {
         &mut self,
         from: usize,
         (seen, packets): (&[Inspected<'_>], &[onefold_packet::Pkt]),
-    ) -> Vec<onefold_packet::Packet> {
+    ) -> Vec<Packet> {
         self.meta.fill(u64::MAX, &self.actions, &mut self.group);
         let mut leave = Vec::new();
         for (k, (s, p)) in seen.iter().zip(packets).enumerate() {

@@ -2,12 +2,16 @@
 //!
 //! Where the only element on a [way that packets go together](crate::flow::batch_way) leases a flow, the flow's entry
 //! has the lease, and what its packets leave behind is noted in it, for those that are [plain](crate::flow::plain). All
-//! that is left to be asked of a packet is whether its lease runs. Any other packet, and whatever comes behind it,
-//! waits until the element has seen it: it may end leases.
+//! that is left to be asked of a packet is whether its lease runs, and that of the bindings that its rewrite stands on,
+//! if it is written. Any other packet, and whatever comes behind it, waits until the element has seen it: it may end
+//! leases.
 
 use crate::flow::batch_drain::BatchDrain;
+use crate::flow::fused_way::Fused;
 use crate::flow::hints::{LEASE, hint_of};
+use crate::flow::in_place::ROOM;
 use crate::flow::inspect_batch::is_entry_of;
+use crate::flow::learn::flow_of;
 use crate::flow::rewrite_template::NO_SINK;
 use crate::flow::runner::FlowRunner;
 use crate::flow::steps::Steps;
@@ -15,10 +19,11 @@ use crate::flow::transmit::count_known;
 use crate::flow::wave::LONGEST;
 use crate::flow::windows::Windows;
 use crate::simd::bits::{each_bit, first_bits};
+use crate::simd::window_rewrite::{Operands, WindowRewrite};
 use crate::simd::{GROUP, HEAD_AT, Wide};
 use onefold_element::{FlowLease, LEASE_KINDS, NO_FLOW_LEASE};
 use onefold_nat::NO_LEASE;
-use onefold_packet::Timestamp;
+use onefold_packet::{Pkt, Timestamp};
 use onefold_table::prefetch;
 
 /// Packets of one element's flows, one behind the other, by number in the group.
@@ -26,8 +31,9 @@ struct LeasedRun {
     /// Where the leases are, and what is to be known of each.
     at: [u32; GROUP],
     leases: [u32; GROUP],
-    /// Packets that end sooner than they did: a bit each.
+    /// Packets that end sooner than they did, and those that stand on bindings: a bit each.
     trimmed: u64,
+    bound: u64,
     /// Behind the last one.
     end: usize,
 }
@@ -79,7 +85,7 @@ impl FlowRunner {
         let rest = packets.rest();
         let upto = upto.min(GROUP).min(from + rest.len());
         #[cfg(debug_assertions)]
-        self.check_leased((from, upto), (long, stale), rest);
+        let leave = self.check_leased((from, upto), (long, stale), rest);
         let graph = &mut self.runner.graph;
         let now = millis(graph.core.now);
         let Some(all) = graph.core.leases(node.into(), &mut graph.store) else {
@@ -90,6 +96,7 @@ impl FlowRunner {
             at: [0; GROUP],
             leases: [NO_FLOW_LEASE; GROUP],
             trimmed: 0,
+            bound: 0,
             end: from,
         };
         let meta = &mut *self.meta;
@@ -103,8 +110,17 @@ impl FlowRunner {
             let Some(w) = self.composed.batched(action) else {
                 break;
             };
-            let other = !w.leases | (w.node != node) | (lease != NO_LEASE);
+            let other = !w.leases | (w.node != node);
             let len = meta.lens[i];
+            if lease != NO_LEASE && !self.pool.leases.runs(lease) {
+                break;
+            }
+            if w.writes {
+                let p = &rest[run.end - from];
+                if p.headroom() < ROOM || !self.composed.fits(w.way, p) {
+                    break;
+                }
+            }
             if other || len > LONGEST as u32 || stale && !is_entry_of(l, &*meta, i, long) {
                 break;
             }
@@ -114,6 +130,7 @@ impl FlowRunner {
                 prefetch(l);
             }
             meta.ways[i] = w.way;
+            run.bound |= u64::from(lease != NO_LEASE) << i;
             run.trimmed |= u64::from(w.trims & (meta.totals[i] + (HEAD_AT as u32) < len)) << i;
             run.end += 1;
         }
@@ -130,12 +147,15 @@ impl FlowRunner {
         each_bit!(trimmed, k, {
             rest[k - from].keep(HEAD_AT + self.meta.totals[k] as usize);
         });
+        self.use_bindings(run.bound & first_bits(to));
         if self.table.crowded() {
             for k in from..to {
                 self.table.mark(self.meta.slots[k % GROUP]);
             }
         }
         self.stats.leased += went as u64;
+        #[cfg(debug_assertions)]
+        packets.expect(leave);
         self.batch_leaves(wide, (from, to), packets);
         went
     }
@@ -149,7 +169,7 @@ impl FlowRunner {
     }
 
     /// Packets from number `from` of the group to before `to`, whose [ways](crate::flow::batch_meta::BatchMeta::ways)
-    /// are written down, have been let pass: they are counted, and leave.
+    /// are written down, have been let pass: they are counted, written, and leave.
     #[inline(always)]
     pub(crate) fn batch_leaves(
         &mut self,
@@ -182,7 +202,18 @@ impl FlowRunner {
                 u64::from(wide.sum(&meta.totals, those)),
             );
             t.add(n, bytes, ip_bytes, f);
+            if f.idle && f.start == 0 {
+                continue;
+            }
+            if let Some(rewrite) = fused.rewrites.get(f.rewrite as usize) {
+                write_each(wide, (f, rewrite), (those, from), packets.rest(), |i| {
+                    let l = self.table.get(meta.slots[i % GROUP]);
+                    l.map_or(rewrite.operands, |l| f.operands(&flow_of(l).operands))
+                });
+            }
         }
+        #[cfg(debug_assertions)]
+        packets.are_expected(to - from);
         let n = (to - from) as u64;
         self.stats.composed += n;
         self.stats.in_place += n;
@@ -195,6 +226,36 @@ impl FlowRunner {
             &mut out.transmitted,
         );
     }
+}
+
+/// Packets of a way are written, those of these bits, which are numbers in the group; the first of `packets` has number
+/// `from`. `own`: operands of a packet's flow.
+#[inline(always)]
+fn write_each(
+    wide: impl Wide,
+    (f, rewrite): (&Fused, &WindowRewrite),
+    (those, from): (u64, usize),
+    packets: &mut [Pkt],
+    own: impl Fn(usize) -> Operands,
+) {
+    let taken = (rewrite, wide.take(rewrite));
+    each_bit!(those, i, {
+        let Some(p) = packets.get_mut(i.wrapping_sub(from)) else {
+            break;
+        };
+        match f.start {
+            0 => {}
+            n if n > 0 => p.pull(n as usize),
+            n => p.push(n.unsigned_abs().into()),
+        }
+        if let Some(w) = p.window_mut().filter(|_| !f.idle) {
+            let operands = match f.own {
+                true => own(i),
+                false => rewrite.operands,
+            };
+            wide.rewrite_packet(wide.load(w), taken, &operands, w);
+        }
+    });
 }
 
 /// Notes packets from number `from` on: the number of the first one whose lease does not run, or behind the last one.
