@@ -27,7 +27,7 @@ const CHAIN: &str = "
       -> down :: ConnTrack(connections, established.reply.seen-reply.assured.confirmed, established related, -);
     down [0] -> back :: Unstrip(14) -> ToDevice(back); down [1] -> back; down [2] -> Discard;";
 
-type Left = Vec<(ElemId, Vec<u8>)>;
+pub(crate) type Left = Vec<(ElemId, Vec<u8>)>;
 
 fn left(all: Vec<(ElemId, Pkt)>) -> Left {
     all.into_iter()
@@ -36,16 +36,16 @@ fn left(all: Vec<(ElemId, Pkt)>) -> Left {
 }
 
 /// The same graph at each level: the flow table's packets come in batches, and one by one.
-struct Levels {
-    reference: Graph,
+pub(crate) struct Levels {
+    pub reference: Graph,
     program: ProgramRunner,
-    batches: FlowRunner,
+    pub batches: FlowRunner,
     single: FlowRunner,
     now: Timestamp,
 }
 
 impl Levels {
-    fn new(text: &str) -> Levels {
+    pub fn new(text: &str) -> Levels {
         let g = build(text);
         let program = synthesize(&g.synthesis_input(), Budget::default());
         let runner = ProgramRunner::with_program(g.fork(), &program).unwrap();
@@ -60,7 +60,7 @@ impl Levels {
         }
     }
 
-    fn batch(&mut self, device: &str, frames: &[Vec<u8>], ns: i64) -> Left {
+    pub fn batch(&mut self, device: &str, frames: &[Vec<u8>], ns: i64) -> Left {
         self.now = Timestamp(self.now.0 + ns);
         let (now, source) = (self.now, self.reference.source(device).unwrap());
         let mut batch = Vec::new();
@@ -83,7 +83,7 @@ impl Levels {
         want
     }
 
-    fn write(&mut self, handler: &str, value: &str) {
+    pub fn write(&mut self, handler: &str, value: &str) {
         self.reference.write_handler(handler, value).unwrap();
         for g in [
             self.program.graph_mut(),
@@ -94,7 +94,7 @@ impl Levels {
         }
     }
 
-    fn compare(&mut self) {
+    pub fn compare(&mut self) {
         let want = self.reference.state_summary();
         let table = self.reference.read_handler("connections.table").unwrap();
         for g in [
@@ -118,18 +118,18 @@ impl Levels {
 
 /// What comes of connections, per cent.
 #[derive(Clone, Copy)]
-struct Mix {
-    hosts: u64,
+pub(crate) struct Mix {
+    pub hosts: u64,
     /// Segments with flags that change a connection, or no segment has.
-    lively: u64,
+    pub lively: u64,
     /// Packets with something wrong about them.
-    damaged: u64,
+    pub damaged: u64,
     /// ICMP, errors among it.
-    icmp: u64,
+    pub icmp: u64,
 }
 
 /// A packet of one of few connections, either way.
-fn packet(r: &mut Rng, mix: Mix, back: bool) -> Vec<u8> {
+pub(crate) fn packet(r: &mut Rng, mix: Mix, back: bool) -> Vec<u8> {
     let host = r.below(mix.hosts) as u8;
     let (inside, outside) = ((1000 + u16::from(host % 3)).to_be_bytes(), [0, 80]);
     let (mut ends, mut ports) = (([10, 0, 0, host], [10, 0, 0, 200]), (inside, outside));
@@ -177,7 +177,12 @@ fn packet(r: &mut Rng, mix: Mix, back: bool) -> Vec<u8> {
 }
 
 /// With lengths and checksums that are right.
-fn whole(r: &mut Rng, (src, dst): ([u8; 4], [u8; 4]), protocol: u8, upper: &[u8]) -> Vec<u8> {
+pub(crate) fn whole(
+    r: &mut Rng,
+    (src, dst): ([u8; 4], [u8; 4]),
+    protocol: u8,
+    upper: &[u8],
+) -> Vec<u8> {
     let mut upper = upper.to_vec();
     let len = upper.len() as u16;
     let (at, pseudo) = match protocol {

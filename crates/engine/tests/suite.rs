@@ -23,5 +23,6 @@ mod shadow;
 mod stamped;
 mod synthesis;
 mod together;
+mod translated;
 mod waves;
 mod written_once;

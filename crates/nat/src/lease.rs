@@ -22,6 +22,19 @@ const ENDED: u64 = 1 << 63;
 /// Bits of a stamp below the millisecond: a running number, so that stamps are never equal.
 pub(crate) const STAMP_BITS: u32 = 20;
 
+/// What tells which packets a binding is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BoundBy {
+    /// Their addresses, ports and protocol where the rewriter is.
+    Fields,
+    /// The same as they were when they came, and a tracker in front that has been asked about each of them: it
+    /// [ends](crate::RecordLeases::end) what was said of a connection before a packet with its fields goes on that is
+    /// not one of its packets.
+    Arrival,
+    /// What another element has said of the same packet before, in the same part of its way.
+    Earlier,
+}
+
 /// A binding that the next packets of the flow only refresh, as long as nothing else happens to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LastingBinding {
@@ -29,6 +42,8 @@ pub struct LastingBinding {
     pub table: StateId,
     /// The record in it.
     pub flow: FlowRef,
+    /// Whose it is.
+    pub by: BoundBy,
     /// A UDP checksum that comes to zero is written as all ones, as it says that there is none (RFC 768).
     pub no_zero: bool,
 }

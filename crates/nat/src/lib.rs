@@ -60,7 +60,7 @@ pub use destinations::{COUNTED_AT_ONCE, DestinationCounts};
 pub use flow_id::{FlowId, checksum_addend, checksum_shift};
 pub use fragments::{FragmentFate, MAX_FRAGMENTED};
 pub use kind::{REWRITER_CLASSES, Reasons, RewriterKind};
-pub use lease::{LastingBinding, Leases, NO_LEASE};
+pub use lease::{BoundBy, LastingBinding, Leases, NO_LEASE};
 pub use maglev::{MAX_TABLE, TABLE_SIZE, is_table_size};
 pub use mapper::{Mapper, ServerAddr};
 pub use pattern::{Pattern, PatternRef, PatternSet};

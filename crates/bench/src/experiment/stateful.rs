@@ -1,4 +1,5 @@
-//! A firewall that tracks connections beside a NAPT: established connections, and new ones.
+//! A firewall that tracks connections, and a router with the same rules that translates them, beside a NAPT: established
+//! connections, and new ones.
 
 use super::{
     Axis, ChainSpec, Experiment, Level, Plan, PlanError, PointSpec, Published, Quantity, Ratio,
@@ -11,9 +12,10 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "stateful",
     title: "Connection tracking beside a NAPT",
     shows: "What it costs to track connections: an office's firewall (established connections pass, \
-            a list for new ones) and a NAPT, in turns. 'Established': 4,000 flows that were opened, \
+            a list for new ones), a router with the same rules that also masquerades and forwards a port, and a \
+            NAPT, in turns. 'Established': 4,000 flows that were opened, \
             TCP and UDP, half of the packets answers. 'New': each packet is the first one of a \
-            connection; both tables have room for 131,072 and are full, so that each new one takes \
+            connection; all tables have room for 131,072 and are full, so that each new one takes \
             another one's place.",
     x: Axis {
         name: "connections",
@@ -26,6 +28,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 const FIREWALL: &str = "firewall with connection tracking";
+const ROUTER: &str = "router with connection tracking and NAT";
 const NAPT: &str = "NAPT";
 /// Places on the axis.
 const PLACES: [(f64, &str); 2] = [(0.0, "established"), (1.0, "new")];
@@ -61,6 +64,29 @@ ports:
   wan: fw[1]
 ";
 
+/// The rules of a router's table nat, in front of the others.
+const NAT_RULES: &str = "\
+*nat
+:PREROUTING ACCEPT [0:0]
+:POSTROUTING ACCEPT [0:0]
+-A PREROUTING -i wan0 -p tcp -m tcp --dport 443 -j DNAT --to-destination 10.1.9.10
+-A POSTROUTING -o wan0 -j MASQUERADE
+COMMIT
+";
+
+const ROUTER_CHAIN: &str = "\
+functions:
+  fw:
+    firewall:
+      rules-file: office.iptables
+      interfaces: { inside: lan0, outside: wan0 }
+      addresses: { outside: [203.0.113.1/24] }
+      connections: { capacity: 131072 }
+ports:
+  lan: fw[0]
+  wan: fw[1]
+";
+
 /// A NAPT that makes room for new flows when it is full, both ways.
 const NAPT_CHAIN: &str = "\
 nat :: IPRewriter(pattern 198.51.100.1-198.51.100.8 1024-65535 - - 0 1, drop,
@@ -86,6 +112,13 @@ fn plan(scale: &Scale) -> Result<Plan, PlanError> {
                 file("office.iptables", RULES),
             ]),
         ),
+        (
+            ROUTER,
+            ChainSpec::Files(vec![
+                file("chain.yaml", ROUTER_CHAIN),
+                file("office.iptables", &format!("{NAT_RULES}{RULES}")),
+            ]),
+        ),
         (NAPT, ChainSpec::Click(NAPT_CHAIN.into())),
     ];
     for (x, label) in PLACES.into_iter().filter(|(x, _)| wanted.contains(x)) {
@@ -109,15 +142,17 @@ fn plan(scale: &Scale) -> Result<Plan, PlanError> {
                 ..PointSpec::new(*series, x, chain.clone())
             });
         }
-        for level in [Level::Flow, Level::Auto] {
-            plan.ratios.push(Ratio {
-                name: format!(
-                    "{label}: rate of the firewall in rates of the NAPT, {}",
-                    level.name()
-                ),
-                of: Which::new(FIREWALL, level, x),
-                to: Which::new(NAPT, level, x),
-            });
+        for (of, who) in [(FIREWALL, "firewall"), (ROUTER, "router")] {
+            for level in [Level::Flow, Level::Auto] {
+                plan.ratios.push(Ratio {
+                    name: format!(
+                        "{label}: rate of the {who} in rates of the NAPT, {}",
+                        level.name()
+                    ),
+                    of: Which::new(of, level, x),
+                    to: Which::new(NAPT, level, x),
+                });
+            }
         }
     }
     Ok(plan)

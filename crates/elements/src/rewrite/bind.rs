@@ -10,7 +10,7 @@ use onefold_element::model::{
 use onefold_element::{Cx, Port, StateStore};
 use onefold_nat::apply::{self, Arrival, TCP_NEEDED, UDP_NEEDED};
 use onefold_nat::{
-    FlowTable, Hit, InputSpec, LastingBinding, Mapper, Pattern, PatternRef, PatternSet,
+    BoundBy, FlowTable, Hit, InputSpec, LastingBinding, Mapper, Pattern, PatternRef, PatternSet,
     RewriterKind,
 };
 use onefold_packet::anno_field::DST_IP;
@@ -117,6 +117,7 @@ impl Rewriter {
         Some(LastingBinding {
             table: self.handle.table,
             flow: w.table.reference(i)?,
+            by: BoundBy::Fields,
             no_zero: false,
         })
     }

@@ -7,8 +7,9 @@
 //! ([`ConnTable::lasting_in_hand`](super::table::ConnTable::lasting_in_hand)).
 
 use super::conn_nat::FRAGMENT;
-use super::key::{Ends, Place};
+use super::key::{ConnKey, Ends, Place};
 use super::range::Side;
+use super::table::ConnTable;
 use super::translate::Rewrite;
 use crate::ip4;
 use onefold_element::Port;
@@ -16,9 +17,9 @@ use onefold_element::model::{
     Bind, BindKind, BindPacket, Binding, Case, Cond, DstAnno, Exit, Expected, FlowKind, Model,
     Read, Rewritten, ValueSet, field,
 };
-use onefold_packet::checksum;
 use onefold_packet::wire::ipv4::proto;
 use onefold_packet::wire::{tcp, udp};
+use onefold_packet::{Packet, checksum};
 
 /// Cause of punts: what is not TCP or UDP over IPv4.
 const OTHER: &str = "translation of other protocols than TCP and UDP";
@@ -99,6 +100,32 @@ pub(super) fn ends(p: &BindPacket) -> Ends {
         dst: place(p.daddr, u16::from_be_bytes([d0, d1])),
         protocol: p.proto,
         v6: false,
+    }
+}
+
+/// The key of what looks like a packet of TCP or UDP over IPv4 to who looks no further, and which way it goes.
+fn key_alone(net: &[u8]) -> Option<(ConnKey, bool)> {
+    let h = net.first_chunk::<24>()?;
+    if h[0] >> 4 != 4 || ![proto::TCP, proto::UDP].contains(&h[9]) {
+        return None;
+    }
+    let (src, dst) = ([h[12], h[13], h[14], h[15]], [h[16], h[17], h[18], h[19]]);
+    let at = usize::from(h[0] & 15) * 4;
+    let ports = *net.get(at..)?.first_chunk::<4>()?;
+    Some(ConnKey::of_v4(src, dst, h[9], ports))
+}
+
+impl ConnTable {
+    /// A packet with a connection's ends is none of its packets (what it says of itself is wrong, or it is not
+    /// tracked): whoever goes by ends alone is told that what was said of them does not hold any more.
+    pub(super) fn is_none_of_its_connection(&mut self, p: &Packet) {
+        if !self.settings.translates {
+            return;
+        }
+        let key = p.network().and_then(key_alone);
+        if let Some((i, _)) = key.and_then(|(key, flipped)| self.position(&key, flipped)) {
+            self.leases.end(i);
+        }
     }
 }
 

@@ -41,7 +41,7 @@ use onefold_element::{
     ConfigCx, ConfigError, ConfigErrors, Cx, Effect, ElemId, Element, ElementClass, Port, StateId,
     StateStore,
 };
-use onefold_nat::{BalancedFlow, Balancer, LastingBinding};
+use onefold_nat::{BalancedFlow, Balancer, BoundBy, LastingBinding};
 use onefold_packet::{Packet, Pkt};
 
 /// `ConnDstNat`.
@@ -242,6 +242,11 @@ impl Element for ConnNat {
         Some(LastingBinding {
             table: self.table,
             flow,
+            // between the two translations several connections' packets may look alike
+            by: match self.side {
+                Side::Dst => BoundBy::Arrival,
+                Side::Src => BoundBy::Earlier,
+            },
             no_zero: true,
         })
     }

@@ -151,6 +151,9 @@ impl ConnTrack {
                 return Err(FULL);
             }
         };
+        if !class.has_connection() {
+            t.is_none_of_its_connection(p);
+        }
         let output = self.outputs.of(class);
         if cx.host.tracing() {
             let known = i.and_then(|i| cx.store.get::<ConnTable>(self.outputs.table)?.describe(i));

@@ -449,7 +449,7 @@ impl ConnTable {
 
     /// The connection of packets with this key that go this way, ended or not, and whether they are replies.
     #[inline]
-    fn position(&self, key: &ConnKey, flipped: bool) -> Option<(u32, bool)> {
+    pub(super) fn position(&self, key: &ConnKey, flipped: bool) -> Option<(u32, bool)> {
         let (records, given, translations) = (&self.records, &self.given, &self.translations);
         let of = |e: u32| records.get((e & !BY_REPLY) as usize);
         let same = |e: &u32| {

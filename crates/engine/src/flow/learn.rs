@@ -23,7 +23,7 @@ use crate::simd::WINDOW;
 use crate::simd::bits::each_bit;
 use crate::simd::window_rewrite::Operands as FlowOperands;
 use onefold_element::{Accounts, ElemId};
-use onefold_nat::{LastingBinding, NO_LEASE};
+use onefold_nat::{BoundBy, LastingBinding, NO_LEASE};
 use onefold_packet::{Packet, Pkt, Timestamp};
 use onefold_table::prefetch;
 
@@ -373,6 +373,10 @@ impl FlowRunner {
         let has_ports = guard.shape.transport != shape::Transport::Other;
         if !has_ports && !path.flows.is_empty() {
             return Err("a binding of something that is cut off");
+        }
+        let arrives = |f: &LastingBinding| f.by == BoundBy::Arrival;
+        if ingress.seat.depth == 0 && path.flows.iter().any(arrives) {
+            return Err("a connection of which nobody has been asked");
         }
         let window = *self.original.window::<WINDOW>().ok_or(GONE)?;
         let asked = questions::questions(&code, path, guard, (&window, place.shift))?;

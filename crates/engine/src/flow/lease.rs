@@ -2,8 +2,8 @@
 //!
 //! All entries that stand for the same bindings (a flow's two directions, through all translators) share a lease.
 
-use onefold_element::StateStore;
-use onefold_nat::{FlowTable, LastingBinding, Leases, NO_LEASE, RecordLeases};
+use onefold_element::{StateId, StateStore};
+use onefold_nat::{FlowRef, FlowTable, LastingBinding, Leases, NO_LEASE, RecordLeases};
 use std::sync::Arc;
 
 /// What a lease is on: sixteen million of them are to fit into memory, and most are on one binding.
@@ -26,6 +26,11 @@ impl Use {
         self.first = first;
         self.others = (!others.is_empty()).then(|| others.into());
     }
+}
+
+/// What a binding is known by.
+fn name(f: &LastingBinding) -> (StateId, FlowRef) {
+    (f.table, f.flow)
 }
 
 /// The lease that a binding has; [`NO_LEASE`] also where it is gone. `None` if there is no such table.
@@ -76,13 +81,13 @@ impl LeasePool {
     pub fn take(&mut self, flows: &[LastingBinding], store: &mut StateStore) -> Option<u32> {
         let mut flows = flows.to_vec();
         flows.sort_unstable_by_key(|f| (f.table, f.flow.record));
-        flows.dedup();
+        flows.dedup_by_key(|f| name(f));
         let first = flows.first()?;
         let have = lease_of(first, store)?;
         if have != NO_LEASE
             && self.leases.runs(have)
             && let Some(u) = self.uses.get_mut(have as usize)
-            && u.flows().eq(&flows)
+            && u.flows().map(name).eq(flows.iter().map(name))
         {
             u.entries += 1;
             return Some(have);

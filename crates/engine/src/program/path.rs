@@ -1,6 +1,6 @@
 //! A packet's way through a program, written down so that it can be gone again without asking.
 
-use onefold_nat::LastingBinding;
+use onefold_nat::{BoundBy, LastingBinding};
 use onefold_synth::program::LenAt;
 
 /// How it ended.
@@ -76,9 +76,17 @@ impl Path {
     /// A binding was used.
     pub fn flow(&mut self, lasting: Option<LastingBinding>) {
         match lasting {
+            Some(l) if l.by == BoundBy::Earlier && !self.has(&l) => {
+                self.once = Some("a binding of what another part of the way has bound");
+            }
             Some(l) => self.flows.push(l),
             None => self.once = Some("a binding that is still changing"),
         }
+    }
+    /// Has the same binding been used before?
+    fn has(&self, l: &LastingBinding) -> bool {
+        let same = |f: &LastingBinding| (f.table, f.flow) == (l.table, l.flow);
+        self.flows.iter().any(same)
     }
     /// May it be gone again? Else the reason.
     pub fn repeats(&self) -> Result<(), &'static str> {
