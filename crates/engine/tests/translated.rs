@@ -4,16 +4,18 @@
 use crate::harness::Rng;
 use crate::leases::{Levels, Mix, packet, whole};
 
-/// What is established is asked about once; first packets are of two ports, some get another destination, and all of
+/// What is established and assured has a way of its own; what else is of a connection shares one with what is invalid,
+/// which is let pass. First packets are of two ports, some get another destination, and all of
 /// them another source, some from so few ports that these are used up. `CAPACITY` and time-outs are small.
 const CHAIN: &str = "
     connections :: ConnTable(CAPACITY 24, UDP 2, UDP_STREAM 4, TCP_ESTABLISHED 5, TCP_CLOSE 1, TCP_FIN_WAIT 1);
     out :: ToDevice(out); back :: ToDevice(back);
     FromDevice(in) -> Strip(14) -> CheckIPHeader
-      -> up :: ConnTrack(connections, established, related, new, -);
+      -> up :: ConnTrack(connections, established.original.seen-reply.assured.confirmed.snat
+          established.original.seen-reply.assured.confirmed.snat.dnat, established related invalid, new, -);
     up [0] -> ConnDstNat(connections) -> n :: Counter -> known :: ConnSrcNat(connections)
       -> passed :: Unstrip(14) -> out;
-    up [1] -> ConnDstNat(connections) -> known;
+    up [1] -> mixed :: Counter -> ConnDstNat(connections) -> known;
     up [2] -> rules :: IPClassifier(dst port 53 or dst port 80, -);
     rules [0] -> pre :: IPClassifier(src host 10.0.0.1, -);
     dst :: ConnDstNat(connections, 10.0.0.77 8080);
@@ -23,7 +25,8 @@ const CHAIN: &str = "
     post [0] -> [1] src; post [1] -> src; post [2] -> [2] src;
     src -> ConnConfirm(connections) -> Unstrip(14) -> out;
     rules [1] -> Discard; up [3] -> bad :: Counter -> Discard;
-    FromDevice(other) -> Strip(14) -> CheckIPHeader -> down :: ConnTrack(connections, established, related, -);
+    FromDevice(other) -> Strip(14) -> CheckIPHeader
+      -> down :: ConnTrack(connections, established, related invalid, -);
     down [0] -> ConnDstNat(connections) -> DecIPTTL -> undo :: ConnSrcNat(connections)
       -> EtherEncap(0x0800, 02:00:00:00:00:07, 02:00:00:00:00:08) -> back;
     down [1] -> ConnDstNat(connections) -> undo; down [2] -> Discard;";
