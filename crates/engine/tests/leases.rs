@@ -60,6 +60,18 @@ impl Levels {
         }
     }
 
+    /// The same as they were when nothing had come.
+    pub fn again(&self) -> Levels {
+        let flow = |flows| FlowRunner::new(self.program.fork(), flows).always();
+        Levels {
+            batches: flow(4096),
+            single: flow(64),
+            program: self.program.fork(),
+            reference: self.reference.fork(),
+            now: self.now,
+        }
+    }
+
     pub fn batch(&mut self, device: &str, frames: &[Vec<u8>], ns: i64) -> Left {
         self.now = Timestamp(self.now.0 + ns);
         let (now, source) = (self.now, self.reference.source(device).unwrap());

@@ -171,3 +171,85 @@ fn a_checksum_of_udp_that_comes_to_zero() {
     assert_eq!(left[0].1[40..42], [0xff, 0xff]);
     l.compare();
 }
+
+/// What may come next of two hosts, the second of which would have the first one's port.
+#[derive(Debug, Clone, Copy)]
+enum Event {
+    /// Some packets of a host.
+    Sends(u8),
+    /// As many answers to where its last packet came from.
+    Answered(u8),
+    /// Packets with its connection's ends that are none of its packets: their checksums are wrong.
+    Wrong(u8),
+    /// So long that what has not been answered is forgotten.
+    Waits,
+    /// All connections are forgotten.
+    Forgets,
+}
+
+const EVENTS: [Event; 8] = [
+    Event::Sends(3),
+    Event::Sends(4),
+    Event::Answered(3),
+    Event::Answered(4),
+    Event::Wrong(3),
+    Event::Wrong(4),
+    Event::Waits,
+    Event::Forgets,
+];
+
+/// All sequences of four of these behind a connection that is known, executed together and one by one.
+#[test]
+fn all_short_sequences_of_what_may_come() {
+    const DEPTH: u32 = 4;
+    let fresh = Levels::new(CHAIN);
+    let mut r = Rng(9);
+    let datagrams = [3, 4].map(|host| {
+        loop {
+            let ends = ([10, 0, 0, host], [10, 0, 0, 200]);
+            let b = whole(&mut r, ends, 17, &[7, 209, 0, 53, 0, 0, 0, 0, 1, 2]);
+            if b[40..42] != [0, 0] {
+                return b;
+            }
+        }
+    });
+    let of = |host: u8| usize::from(host - 3);
+    let mut leased = 0;
+    for sequence in 0..EVENTS.len().pow(DEPTH) {
+        let mut l = fresh.again();
+        let mut came_from: [Option<Vec<u8>>; 2] = [None, None];
+        let mut next = sequence;
+        let events = (0..DEPTH).map(|_| {
+            let event = EVENTS[next % EVENTS.len()];
+            next /= EVENTS.len();
+            event
+        });
+        let begin = [Event::Sends(3), Event::Answered(3)];
+        for event in begin.into_iter().chain(events) {
+            match event {
+                Event::Sends(host) => {
+                    let some = vec![datagrams[of(host)].clone(); 5];
+                    let left = l.batch("in", &some, 1_000);
+                    came_from[of(host)] = left.last().map(|(_, f)| f.clone());
+                }
+                Event::Answered(host) => {
+                    if let Some(f) = &came_from[of(host)] {
+                        l.batch("other", &vec![answer(f.clone()); 5], 1_000);
+                    }
+                }
+                Event::Wrong(host) => {
+                    let mut wrong = datagrams[of(host)].clone();
+                    wrong[43] ^= 1;
+                    l.batch("in", &[wrong.clone(), wrong], 1_000);
+                }
+                Event::Waits => {
+                    l.batch("in", &[], 2_100_000_000);
+                }
+                Event::Forgets => l.write("connections.flush", ""),
+            }
+        }
+        l.compare();
+        leased += l.batches.stats().leased;
+    }
+    assert!(leased > 10_000, "{leased}");
+}
