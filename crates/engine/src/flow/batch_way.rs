@@ -33,6 +33,8 @@ pub(crate) struct BatchWay {
     pub writes: bool,
     /// What is written is the flow's own, and stands on bindings that its entry leases.
     pub own: bool,
+    /// Nobody asks when these were used last: a flow's lease, which is given while they hold, ends before they do.
+    pub untimed: bool,
 }
 
 /// No way.
@@ -53,6 +55,7 @@ impl BatchWay {
         leases: false,
         writes: false,
         own: false,
+        untimed: false,
     };
     #[inline(always)]
     pub fn is_one(&self) -> bool {
@@ -75,6 +78,7 @@ impl BatchWay {
             leases: needs.leases && f.l3 == HEAD_AT as u16 && usize::from(a.header) == ipv4::LEN,
             writes: !f.idle || f.start != 0,
             own: f.own,
+            untimed: f.own && f.untimed,
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::simd::WINDOW;
 use crate::simd::window_rewrite::Operands as FlowOperands;
 use onefold_element::Accounts;
 use onefold_element::model::RouteWhat;
+use onefold_nat::BoundBy;
 use onefold_packet::checksum;
 use onefold_synth::program::{EndAt, LenAt, SumKind};
 
@@ -308,6 +309,7 @@ pub(crate) fn make(
     let mut template = RewriteTemplate::nothing();
     template.l3 = l3 as u32;
     template.bytes.udp = guard.shape.udp();
+    template.untimed = path.flows.iter().all(|f| f.by != BoundBy::Fields);
     let no_zero = path.flows.iter().filter(|f| f.no_zero).count();
     template.bytes.no_zero = guard.shape.udp() && no_zero > 0;
     if template.bytes.no_zero && no_zero < path.flows.len() {

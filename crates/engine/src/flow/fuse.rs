@@ -303,6 +303,7 @@ impl FlowRunner {
             own: false,
             idle: false,
             trims: false,
+            untimed: false,
             l3: u16::try_from(l3).ok()?,
             start: 0,
             rewrite: 0,
@@ -337,6 +338,7 @@ impl FlowRunner {
             }
             if s.own {
                 (fused.own, fused.touched) = (true, fused.count);
+                fused.untimed = t.untimed;
             }
             (start, sink) = (start + t.start + i32::from(s.less), t.sink);
             self.asks(s, (start, l3), &mut fused)?;

@@ -46,6 +46,8 @@ pub(crate) struct Fused {
     pub idle: bool,
     /// The packet ends where its IP header says.
     pub trims: bool,
+    /// Nobody asks when the bindings were used last that its operands stand on.
+    pub untimed: bool,
     /// Where the IP header is.
     pub l3: u16,
     /// Where the packet begins that leaves.

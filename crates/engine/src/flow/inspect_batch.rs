@@ -17,6 +17,7 @@ use crate::flow::fused_way::Fused;
 use crate::flow::hints::{LEASE, hint_of, set_hint};
 use crate::flow::in_place::ROOM;
 use crate::flow::in_place_way::HINTS;
+use crate::flow::learn::flow_of;
 use crate::flow::rewrite_template::NO_SINK;
 use crate::flow::runner::FlowRunner;
 use crate::flow::steps::Steps;
@@ -24,6 +25,7 @@ use crate::flow::table::Entry;
 use crate::flow::walk::touched;
 use crate::flow::wave::LONGEST;
 use crate::simd::bits::{each_bit, first_bits};
+use crate::simd::window_rewrite::Operands;
 use crate::simd::{GROUP, Wide};
 use onefold_element::{BatchNeeds, InspectCx, Inspected, InspectedBatch, NO_FLOW_LEASE, NO_HINT};
 use onefold_nat::NO_LEASE;
@@ -98,6 +100,7 @@ struct BatchItem<'a> {
     hint: u32,
     /// Of the bindings that what is written stands on.
     lease: u32,
+    operands: Operands,
     /// Its flow has, or may get, a lease, which it is noted in; and its entry has one.
     leases: bool,
     leased: bool,
@@ -173,6 +176,7 @@ impl FlowRunner {
             node = x.node;
             let i = (from + n) % GROUP;
             (self.meta.ways[i], ends[n]) = (x.way, x.end);
+            self.meta.operands[i] = x.operands;
             trimmed |= u64::from(x.end < self.meta.lens[i]) << n;
             plain |= u64::from(x.leases) << n;
             bound |= u64::from(x.lease != NO_LEASE) << i;
@@ -261,6 +265,7 @@ impl FlowRunner {
             node: w.node,
             hint: hint_of(l, w.hint),
             lease,
+            operands: flow_of(l).operands,
             leases: w.leases & (meta.plain >> i & 1 == 1),
             leased: w.leases & (meta.plain >> i & 1 == 1) & (hint_of(l, LEASE) != NO_FLOW_LEASE),
             seen: Inspected {

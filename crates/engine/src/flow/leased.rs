@@ -7,6 +7,7 @@
 //! leases.
 
 use crate::flow::batch_drain::BatchDrain;
+use crate::flow::batch_meta::BatchMeta;
 use crate::flow::fused_way::Fused;
 use crate::flow::hints::{LEASE, hint_of};
 use crate::flow::in_place::ROOM;
@@ -19,7 +20,7 @@ use crate::flow::transmit::count_known;
 use crate::flow::wave::LONGEST;
 use crate::flow::windows::Windows;
 use crate::simd::bits::{each_bit, first_bits};
-use crate::simd::window_rewrite::{Operands, WindowRewrite};
+use crate::simd::window_rewrite::WindowRewrite;
 use crate::simd::{GROUP, HEAD_AT, Wide};
 use onefold_element::{FlowLease, LEASE_KINDS, NO_FLOW_LEASE};
 use onefold_nat::NO_LEASE;
@@ -112,10 +113,12 @@ impl FlowRunner {
             };
             let other = !w.leases | (w.node != node);
             let len = meta.lens[i];
-            if lease != NO_LEASE && !self.pool.leases.runs(lease) {
+            let timed = (lease != NO_LEASE) & !w.untimed;
+            if timed && !self.pool.leases.runs(lease) {
                 break;
             }
             if w.writes {
+                meta.operands[i] = flow_of(l).operands;
                 let p = &rest[run.end - from];
                 if p.headroom() < ROOM || !self.composed.fits(w.way, p) {
                     break;
@@ -130,7 +133,7 @@ impl FlowRunner {
                 prefetch(l);
             }
             meta.ways[i] = w.way;
-            run.bound |= u64::from(lease != NO_LEASE) << i;
+            run.bound |= u64::from(timed) << i;
             run.trimmed |= u64::from(w.trims & (meta.totals[i] + (HEAD_AT as u32) < len)) << i;
             run.end += 1;
         }
@@ -169,7 +172,7 @@ impl FlowRunner {
     }
 
     /// Packets from number `from` of the group to before `to`, whose [ways](crate::flow::batch_meta::BatchMeta::ways)
-    /// are written down, have been let pass: they are counted, written, and leave.
+    /// and operands are written down, have been let pass: they are counted, written, and leave.
     #[inline(always)]
     pub(crate) fn batch_leaves(
         &mut self,
@@ -206,10 +209,7 @@ impl FlowRunner {
                 continue;
             }
             if let Some(rewrite) = fused.rewrites.get(f.rewrite as usize) {
-                write_each(wide, (f, rewrite), (those, from), packets.rest(), |i| {
-                    let l = self.table.get(meta.slots[i % GROUP]);
-                    l.map_or(rewrite.operands, |l| f.operands(&flow_of(l).operands))
-                });
+                write_each(wide, (f, rewrite), (those, from), packets.rest(), meta);
             }
         }
         #[cfg(debug_assertions)]
@@ -229,14 +229,14 @@ impl FlowRunner {
 }
 
 /// Packets of a way are written, those of these bits, which are numbers in the group; the first of `packets` has number
-/// `from`. `own`: operands of a packet's flow.
+/// `from`.
 #[inline(always)]
 fn write_each(
     wide: impl Wide,
     (f, rewrite): (&Fused, &WindowRewrite),
     (those, from): (u64, usize),
     packets: &mut [Pkt],
-    own: impl Fn(usize) -> Operands,
+    meta: &BatchMeta,
 ) {
     let taken = (rewrite, wide.take(rewrite));
     each_bit!(those, i, {
@@ -250,7 +250,7 @@ fn write_each(
         }
         if let Some(w) = p.window_mut().filter(|_| !f.idle) {
             let operands = match f.own {
-                true => own(i),
+                true => f.operands(&meta.operands[i % GROUP]),
                 false => rewrite.operands,
             };
             wide.rewrite_packet(wide.load(w), taken, &operands, w);

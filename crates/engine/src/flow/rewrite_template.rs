@@ -54,6 +54,8 @@ pub(crate) struct RewriteTemplate {
     pub trim: bool,
     /// Flows have checksums that come to zero on the way.
     pub zero_udp_checksum: bool,
+    /// Nobody asks when the bindings were used last that flows' operands stand on.
+    pub untimed: bool,
     /// [`RewriteTemplate::quick`], and besides bytes that are kept and set at most the header's checksum is another,
     /// all within [`NEAR`] bytes: [`RewriteTemplate::apply_simple`].
     pub simple: bool,
@@ -76,6 +78,7 @@ impl RewriteTemplate {
             trim: false,
             l3: 0,
             zero_udp_checksum: false,
+            untimed: false,
             simple: false,
             moves: Box::default(),
             turn: None,
