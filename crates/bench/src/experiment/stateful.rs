@@ -1,5 +1,5 @@
-//! A firewall that tracks connections, and a router with the same rules that translates them, beside a NAPT: established
-//! connections, and new ones.
+//! A firewall that tracks connections, and a router with the same rules that translates them, beside a NAPT:
+//! established connections, and new ones.
 
 use super::{
     Axis, ChainSpec, Experiment, Level, Plan, PlanError, PointSpec, Published, Quantity, Ratio,

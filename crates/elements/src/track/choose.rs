@@ -41,6 +41,10 @@ impl ConnTable {
         }
         let mut e = *now_has;
         range.choose_address(&mut e, side);
+        // who sends to a port means that port, whoever else's the replies would be
+        if side == Side::Dst && range.ports.is_none() && !e.is_icmp() {
+            return e;
+        }
         if !range.random {
             match range.ports {
                 None if !self.taken(&e, now) => return e,
@@ -73,7 +77,6 @@ impl ConnTable {
         let (first, last) = match (range.ports, icmp) {
             (Some(range), _) => range,
             (None, true) => (0, u16::MAX),
-            // who sends to a port means that port
             (None, false) if side == Side::Dst => return e,
             // privileged ports stay privileged
             (None, false) => match port {

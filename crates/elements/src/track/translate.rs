@@ -140,6 +140,8 @@ pub(super) struct InHand {
     renamed: Option<(ConnKey, bool)>,
     /// Of the first packet of a connection, what one side becomes, where that has been chosen and not been done yet.
     chosen: Option<(Side, Ends)>,
+    /// Ends whose replies have been found to be no other connection's.
+    free: Option<Ends>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -205,7 +207,8 @@ impl InHand {
         self.class = None;
         self.about = About::Nothing;
         (self.record, self.first, self.mark) = (None, None, 0);
-        (self.arrived, self.renamed, self.chosen) = (None, None, None);
+        (self.arrived, self.renamed) = (None, None);
+        (self.chosen, self.free) = (None, None);
     }
 
     /// A packet is tracked.
@@ -221,7 +224,7 @@ impl InHand {
 
     /// The connection that would begin with the packet has been entered: nobody enters it twice.
     pub fn entered(&mut self) {
-        self.first = None;
+        (self.first, self.free) = (None, None);
     }
 
     /// The mark of the connection that begins with the packet that arrived with this key, if that is the one in hand.
@@ -469,8 +472,16 @@ impl ConnTable {
 
     /// Would the replies of a connection with these ends be another one's?
     pub(super) fn taken(&mut self, e: &Ends, now: u64) -> bool {
+        // no connection begins while a packet is in hand
+        if self.in_hand.free.as_ref() == Some(e) {
+            return false;
+        }
         let (key, flipped) = e.answered_key();
-        self.find(&key, flipped, now).is_some()
+        let taken = self.find(&key, flipped, now).is_some();
+        if !taken {
+            self.in_hand.free = Some(*e);
+        }
+        taken
     }
 
     /// The ends with the source that another connection of the same source has, if that is in the range.

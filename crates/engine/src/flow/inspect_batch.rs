@@ -4,7 +4,8 @@
 //! nothing is written before it has seen a packet, what is left for a packet is its hint: the element is handed packets
 //! one behind the other, as far as they have such ways and are that element's. Those that it lets pass are counted and
 //! written way by way, and leave as packets do that no element looks at; where the element leases flows
-//! ([`crate::flow::leased`]), packets of theirs are not handed over any more. The first one that it does not let pass goes its way as before
+//! ([`crate::flow::leased`]), packets of theirs are not handed over any more. The first one that it does not let pass
+//! goes its way as before
 //! ([`crate::flow::in_place`]), one by one, and those behind it are handed over again.
 //!
 //! [`Element::inspect_batch`]: onefold_element::Element::inspect_batch

@@ -369,15 +369,8 @@ impl FlowRunner {
             let elem = nodes.get(e as usize).and_then(|n| n.elem.as_ref());
             elem.map_or(Accounts::Now, |e| e.accounts(tag))
         };
-        // a rewriter may have looked at ports that are not in the key
         let has_ports = guard.shape.transport != shape::Transport::Other;
-        if !has_ports && !path.flows.is_empty() {
-            return Err("a binding of something that is cut off");
-        }
-        let arrives = |f: &LastingBinding| f.by == BoundBy::Arrival;
-        if ingress.seat.depth == 0 && path.flows.iter().any(arrives) {
-            return Err("a connection of which nobody has been asked");
-        }
+        keys_tell(path, has_ports, ingress.seat.depth)?;
         let window = *self.original.window::<WINDOW>().ok_or(GONE)?;
         let asked = questions::questions(&code, path, guard, (&window, place.shift))?;
         let (mut action, template, flow) =
@@ -541,6 +534,19 @@ impl FlowRunner {
             b.rules.set(x.rule, rules, taken, action);
         }
     }
+}
+
+/// Does a packet's key tell what bindings it has?
+fn keys_tell(path: &Path, has_ports: bool, depth: usize) -> Result<(), &'static str> {
+    // a rewriter may have looked at ports that are not in the key
+    if !has_ports && !path.flows.is_empty() {
+        return Err("a binding of something that is cut off");
+    }
+    let arrives = |f: &LastingBinding| f.by == BoundBy::Arrival;
+    if depth == 0 && path.flows.iter().any(arrives) {
+        return Err("a connection of which nobody has been asked");
+    }
+    Ok(())
 }
 
 /// Is nothing different about two packets that another epoch may read? The bytes in front of them, as far as headers
