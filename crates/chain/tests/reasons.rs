@@ -185,7 +185,10 @@ fn drops_are_explained(chain: &Chain) {
                 Exit::Port(p) => assert!(connected(*p), "{at}: output {p}"),
                 Exit::Each(all) => assert!(all.iter().all(|p| connected(*p)), "{at}"),
                 Exit::Bind(b) => {
-                    let outputs = b.flows.iter().flat_map(|f| [f.forward.output, f.reply]);
+                    let outputs = b
+                        .flows
+                        .iter()
+                        .flat_map(|f| std::iter::once(f.forward.output).chain(f.reply));
                     assert!(outputs.chain(b.pass).all(connected), "{at}");
                 }
                 Exit::Transmit | Exit::Ask(_) | Exit::Punt(_) => {}
