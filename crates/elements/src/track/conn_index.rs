@@ -180,7 +180,14 @@ mod tests {
         options[0] = 0x46;
         let icmp = v4(1, [1; 4], [2; 4], [0; 4]);
         let extension = v6(0, 1, 2, [0; 4]);
-        for net in [&options[..], &icmp, &extension, &[0x45; 23], &[0x60; 43], &[]] {
+        for net in [
+            &options[..],
+            &icmp,
+            &extension,
+            &[0x45; 23],
+            &[0x60; 43],
+            &[],
+        ] {
             assert_eq!(key_ahead(net), None, "{net:?}");
         }
     }
