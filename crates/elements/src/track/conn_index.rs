@@ -1,5 +1,5 @@
-//! Where connections are found: an index of a line of the cache for each look-up, upon huge pages, that can be asked for
-//! ahead.
+//! Where connections are found: an index that reads one line of the cache for each look-up, lies on huge pages, and can
+//! be asked for ahead.
 
 use super::headers::{TCP, UDP};
 use super::key::ConnKey;
