@@ -301,6 +301,10 @@ pub trait Element: ElementClone + Send + 'static {
     /// Packets of flows with these hints will be inspected soon: their memory may be asked for.
     fn prefetch_flows(&self, hints: &[u32], store: &StateStore) {}
 
+    /// A packet whose IP header begins these bytes (or that has none there) will most likely come to [`Element::push`]
+    /// soon: what it is about to look for may be asked for. Nothing changes by it.
+    fn prefetch_packet(&self, net: &[u8], store: &StateStore) {}
+
     /// Does this element implement [`Element::inspect_batch`], and what does it need for it? Asked when a way of
     /// packets has been found; it must have [hints](Element::hints).
     fn inspects_batches(&self, store: &StateStore) -> Option<BatchNeeds> {

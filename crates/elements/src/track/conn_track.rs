@@ -258,5 +258,11 @@ impl Element for ConnTrack {
         }
     }
 
+    fn prefetch_packet(&self, net: &[u8], store: &StateStore) {
+        if let Some(t) = store.get::<ConnTable>(self.outputs.table) {
+            t.prefetch_packet(net);
+        }
+    }
+
     uses_table!(outputs.table);
 }

@@ -20,6 +20,7 @@ mod choose;
 pub mod class;
 mod conn_balancer;
 mod conn_confirm;
+mod conn_index;
 mod conn_mark;
 mod conn_nat;
 mod conn_status;

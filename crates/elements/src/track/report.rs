@@ -87,7 +87,7 @@ impl State for ConnTable {
         }
         // in the order of records: it decides who gives way next
         let _ = writeln!(s, "\nnext {}", self.sweep);
-        for (i, r) in (0..).zip(&self.records) {
+        for (i, r) in (0..).zip(self.records.iter()) {
             if r.status & USED != 0 {
                 let what = self.describe_record(i, r);
                 let n = self.noted.get(i as usize).copied().unwrap_or_default();

@@ -1,17 +1,17 @@
 //! The table of connections.
 
 use super::class::{ConnClass, ConnState};
+use super::conn_index::ConnIndex;
 use super::headers::{Seen, Tracked, Upper};
 use super::key::ConnKey;
 use super::settings::Settings;
 use super::tcp::{Machine, Step};
 use super::translate::{AllGiven, InHand, Leaves, Translations};
 use foldhash::fast::RandomState;
-use hashbrown::HashTable;
 use onefold_element::{FlowLease, NO_HINT};
 use onefold_nat::RecordLeases;
 use onefold_packet::Timestamp;
-use onefold_table::prefetch_near;
+use onefold_table::{HugeVec, prefetch_near};
 use std::hash::BuildHasher;
 
 /// A connection: what does not change with each of its packets. What does is [`ConnTable::noted`]; what rules have
@@ -51,7 +51,7 @@ const STREAM_AFTER: u64 = 2000;
 /// Records that are looked at when one has to give way.
 const LOOKED_AT: usize = 64;
 /// Records that are looked at with each new connection, whether they have ended.
-const SWEPT: usize = 4;
+pub(super) const SWEPT: usize = 4;
 
 /// What becomes of a packet at the tracker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,13 +97,13 @@ pub(super) struct Totals {
 /// See the module's text. Every operation takes constant time but for reports.
 #[derive(Debug, Clone)]
 pub(super) struct ConnTable {
-    index: HashTable<u32>,
+    pub(super) index: ConnIndex,
     pub(super) hasher: RandomState,
-    pub(super) records: Vec<Record>,
+    pub(super) records: HugeVec<Record>,
     /// By record: when the connection ends, and what else changes with each packet; of UDP, up to when it is no stream
     /// ([`FlowLease::limit`]). Whoever executes the chain notes packets here, too, while a lease runs. There may be
     /// more of them than records, as numbers of leases must not come back.
-    pub(super) noted: Vec<FlowLease>,
+    pub(super) noted: HugeVec<FlowLease>,
     free: Vec<u32>,
     pub(super) given: AllGiven,
     pub(super) translations: Translations,
@@ -124,10 +124,10 @@ impl ConnTable {
     /// An empty one.
     pub fn new(settings: Settings) -> ConnTable {
         ConnTable {
-            index: HashTable::new(),
+            index: ConnIndex::default(),
             hasher: RandomState::default(),
-            records: Vec::new(),
-            noted: Vec::new(),
+            records: HugeVec::new(),
+            noted: HugeVec::new(),
             free: Vec::new(),
             given: AllGiven::default(),
             translations: Translations::default(),
@@ -359,7 +359,7 @@ impl ConnTable {
     fn insert(&mut self, entry: u32, key: &ConnKey) {
         let (records, hasher) = (&self.records, &self.hasher);
         let (given, translations) = (&self.given, &self.translations);
-        let hash_of = |e: &u32| {
+        let hash_of = |e: u32| {
             let i = e & !BY_REPLY;
             let key = match e & BY_REPLY {
                 0 => records.get(i as usize).map(|r| r.key),
@@ -368,7 +368,7 @@ impl ConnTable {
             key.map_or(0, |k| hasher.hash_one(k))
         };
         self.index
-            .insert_unique(self.hasher.hash_one(key), entry, hash_of);
+            .insert(self.hasher.hash_one(key), entry, hash_of, records);
     }
 
     /// The way of nearly every packet: one that leaves its established connection as it is, but for how long it stays.
@@ -452,15 +452,15 @@ impl ConnTable {
     pub(super) fn position(&self, key: &ConnKey, flipped: bool) -> Option<(u32, bool)> {
         let (records, given, translations) = (&self.records, &self.given, &self.translations);
         let of = |e: u32| records.get((e & !BY_REPLY) as usize);
-        let same = |e: &u32| {
-            let Some(r) = of(*e) else { return false };
+        let same = |e: u32| {
+            let Some(r) = of(e) else { return false };
             match translations.get(given.translation(e & !BY_REPLY)) {
                 None => r.key == *key,
                 Some(t) if e & BY_REPLY != 0 => t.back == (*key, flipped),
                 Some(_) => r.key == *key && (r.status & FLIPPED != 0) == flipped,
             }
         };
-        let e = *self.index.find(self.hasher.hash_one(key), same)?;
+        let e = self.index.find(self.hasher.hash_one(key), same)?;
         let reply = (of(e)?.status & FLIPPED != 0) != flipped;
         match e & BY_REPLY {
             0 => Some((e, reply)),
@@ -515,9 +515,7 @@ impl ConnTable {
 
     fn remove_entry(&mut self, entry: u32, key: &ConnKey) {
         let hash = self.hasher.hash_one(key);
-        if let Ok(e) = self.index.find_entry(hash, |e| *e == entry) {
-            e.remove();
-        }
+        self.index.remove(hash, entry);
     }
 
     /// The number of the next record that is looked at.
@@ -535,8 +533,9 @@ impl ConnTable {
     fn sweep(&mut self, now: u64) {
         for _ in 0..SWEPT {
             let Some(i) = self.next_swept() else { return };
-            let r = self.records.get(i as usize);
-            if r.is_some_and(|r| r.status & USED != 0) && self.has_ended(i, now) {
+            // what is noted is asked first: most have not ended, and their records are not read
+            let used = |r: &Record| r.status & USED != 0;
+            if self.has_ended(i, now) && self.records.get(i as usize).is_some_and(used) {
                 self.remove(i);
                 self.totals.expired += 1;
             }
@@ -564,6 +563,7 @@ impl ConnTable {
                     true => self.totals.expired += 1,
                     false => self.totals.evicted += 1,
                 }
+                self.foresee_way(i);
                 return true;
             }
         }
@@ -572,10 +572,10 @@ impl ConnTable {
 
     /// Forgets all connections.
     pub fn flush(&mut self) {
-        (self.records, self.free) = (Vec::new(), Vec::new());
+        (self.records, self.free) = (HugeVec::new(), Vec::new());
         self.noted.iter_mut().for_each(FlowLease::end);
         self.leases.end_all();
-        self.index.clear();
+        self.index = ConnIndex::default();
         self.given = AllGiven::default();
         self.translations = Translations::default();
         self.in_hand = InHand::default();
@@ -589,7 +589,7 @@ impl ConnTable {
 
     /// Those of them, by number.
     pub(super) fn live(&self, now: u64) -> impl Iterator<Item = (u32, &Record)> {
-        let all = (0..).zip(&self.records);
+        let all = (0..).zip(self.records.iter());
         all.filter(move |(i, r)| r.status & USED != 0 && !self.has_ended(*i, now))
     }
 

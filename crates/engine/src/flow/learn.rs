@@ -87,6 +87,7 @@ impl FlowRunner {
         let stage = self.runner.first_rules(source, some, last, &mut rules);
         if let Some(stage) = stage {
             self.runner.prefetch_bindings_each(stage, some, &rules);
+            self.runner.prefetch_asked(stage, some, &rules);
         }
         for (i, rule) in at.iter().zip(&rules) {
             if let Some(x) = self.group.get_mut(*i) {

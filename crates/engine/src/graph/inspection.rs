@@ -93,4 +93,15 @@ impl Core {
             e.prefetch_flows(hints, store);
         }
     }
+
+    /// [`Element::prefetch_packet`].
+    ///
+    /// [`Element::prefetch_packet`]: onefold_element::Element::prefetch_packet
+    #[inline(always)]
+    pub fn prefetch_packet(&self, node: u32, net: &[u8], store: &StateStore) {
+        let elem = self.nodes.get(node as usize).and_then(|n| n.elem.as_ref());
+        if let Some(e) = elem {
+            e.prefetch_packet(net, store);
+        }
+    }
 }

@@ -166,6 +166,8 @@ pub(crate) struct Code {
     pub binds: Vec<(u32, u16, u32)>,
     pub lists: Vec<u16>,
     pub sites: Vec<Site>,
+    /// Elements are asked at some of them.
+    pub asks_elements: bool,
     /// First stage by source element, or [`NONE`].
     pub entries: Vec<u32>,
     /// Elements whose tables (of routes, of neighbours) are asked.

@@ -6,6 +6,7 @@ use crate::program::exec::batch_exec;
 use crate::program::exec::batch_exec::Left;
 use crate::program::exec::fast_exec;
 use crate::program::exec::general;
+use crate::program::exec::prefetch;
 use crate::program::exec::resume;
 use crate::program::exec::state::Stopped;
 use crate::program::lookup::columns::Scratch;
@@ -118,6 +119,7 @@ impl ProgramRunner {
         if let Some(stage) = stage {
             self.prefetch_rules(stage, rules.iter().copied());
             self.prefetch_bindings(stage, batch, &rules);
+            self.prefetch_asked(stage, batch, &rules);
         }
         // nothing that happens to a packet changes the bytes of another one; a handler that it calls may end the
         // program's time, and then what was found is worth nothing
@@ -279,6 +281,18 @@ impl ProgramRunner {
             &l.code, st, g, first, packets, rules,
         ) {
             (st.prefetcher).of(&l.code, g, stage, packets, rules);
+        }
+    }
+
+    /// The same of elements that are asked first.
+    pub(crate) fn prefetch_asked<P: std::ops::Deref<Target = Packet>>(
+        &self,
+        stage: u32,
+        packets: &[P],
+        rules: &[u32],
+    ) {
+        if let Some(l) = &self.loaded {
+            prefetch::prefetch_asked(&l.code, &self.graph, stage, packets, rules);
         }
     }
 

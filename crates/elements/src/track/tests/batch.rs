@@ -23,9 +23,9 @@ fn is_same(a: &ConnTable, b: &ConnTable) -> bool {
         (t.given.mark(i), ends.map(|e| (e.orig, e.new, e.back)))
     };
     (a.sweep, &a.totals) == (b.sweep, &b.totals)
-        && (&a.records, &a.noted) == (&b.records, &b.noted)
+        && (&a.records[..], &a.noted[..]) == (&b.records[..], &b.noted[..])
         && (0..)
-            .zip(&a.records)
+            .zip(a.records.iter())
             .all(|(i, _)| given(a, i) == given(b, i))
 }
 

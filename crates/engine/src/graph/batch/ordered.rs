@@ -10,6 +10,9 @@ use crate::graph::topology::Edge;
 use onefold_element::{Cx, ElemId, Emission, Outbox, StateStore};
 use onefold_packet::Pkt;
 
+/// Of packets that take turns, so many before each one its memory is asked for.
+const AHEAD: usize = 4;
+
 impl Core {
     /// What waits at these ranks is taken up in order: all of it is there. Something waits at `rank` and nothing
     /// before it.
@@ -97,6 +100,17 @@ impl Core {
         let stays = |rank: u32| (cycle.from..cycle.end).contains(&rank);
         // Bound: each round takes a packet.
         while let Some(p) = self.next_turn(rank, second) {
+            // the packets before it take longer than its memory takes to come
+            let ahead = self.together.waiting.slot(rank).turns.get(AHEAD);
+            if let Some(net) = ahead.and_then(|p| p.network()) {
+                let elem = self
+                    .nodes
+                    .get(to.node as usize)
+                    .and_then(|n| n.elem.as_ref());
+                if let Some(e) = elem {
+                    e.prefetch_packet(net, store);
+                }
+            }
             self.one(plan, to, p, hops, &mut [], out, store);
             let lanes = outputs.iter().zip(&out.lanes);
             if lanes.clone().any(|(r, lane)| stays(*r) && !lane.is_empty()) {

@@ -7,12 +7,40 @@
 
 use crate::graph::core::Core;
 use crate::graph::reference::Graph;
-use crate::program::code::{Code, Span};
+use crate::program::code::{Code, End, Span};
 use crate::program::lookup::tree::NO_RULE;
 use onefold_element::{ElemId, StateStore};
 use onefold_nat::PrefetchPacket;
 use onefold_packet::Packet;
+use onefold_synth::program::Mark;
 use std::ops::Deref;
+
+/// Packets at a stage, with the rules that take them: elements that are asked about them next ask for what that takes.
+pub(crate) fn prefetch_asked<P: Deref<Target = Packet>>(
+    code: &Code,
+    graph: &Graph,
+    stage: u32,
+    packets: &[P],
+    rules: &[u32],
+) {
+    if !code.asks_elements {
+        return;
+    }
+    let Some(s) = code.stages.get(stage as usize) else {
+        return;
+    };
+    for (p, rule) in packets.iter().zip(rules).filter(|(_, r)| **r != NO_RULE) {
+        let action = code.action_of(s.rules.saturating_add(*rule));
+        let Some(End::Ask { to, image, .. }) = action.map(|a| a.end) else {
+            continue;
+        };
+        if let Some(Mark::At(at, _)) = code.images.get(image as usize).map(|m| m.net)
+            && let Some(net) = usize::try_from(at).ok().and_then(|at| p.data().get(at..))
+        {
+            (graph.core).prefetch_packet(to.node, net, &graph.store);
+        }
+    }
+}
 
 /// Fewer packets have little to gain.
 const LEAST: usize = 3;
