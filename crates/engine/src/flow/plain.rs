@@ -1,22 +1,24 @@
 //! Which packets of a group are plain, as [leases](onefold_element::FlowLease) have it, and what is noted of them:
 //! told in columns, sixteen packets at once.
 //!
-//! Bytes of the IP packet that the columns have are added up there; what stands behind them, packet by packet.
+//! Bytes of the IP packet that its window has are added up there; what stands behind them, packet by packet.
 
 use crate::flow::batch_meta::{BatchMeta, bits_from};
 use crate::flow::extract::row;
 use crate::flow::members::{COLUMNS_V4, words_v4};
 use crate::flow::windows::Windows;
 use crate::simd::bits::each_bit;
-use crate::simd::{GROUP, HEAD_AT, Lanes, ROW, Wide};
+use crate::simd::{GROUP, HEAD_AT, Lanes, ROW, WINDOW, Wide};
 
 /// Bytes of an IP header without options, and of UDP's.
 const IP: u32 = 20;
 const UDP: u32 = 8;
 /// Where the addresses begin in it: what checksums are over begins there.
 const ADDRESSES: usize = 12;
-/// Bytes of an IP packet that the columns have.
+/// Bytes of an IP packet that the columns have, and that its window has: two more.
 const IN_COLUMNS: u32 = COLUMNS_V4 as u32 * 4;
+const IN_WINDOW: u32 = (WINDOW - HEAD_AT) as u32;
+const _: () = assert!(IN_WINDOW == IN_COLUMNS + 2);
 
 /// What TCP's header has in its fourth word: flags that are asked, and ACK, which is to be the only one of them.
 const FLAGS: u32 = 0x37 << 16;
@@ -80,26 +82,21 @@ fn sixteen<W: Wide>(
     }
 
     let pseudo = wide.plus(protocol, upper);
-    let sum = sum_in_columns(wide, &words, total, pseudo);
-    // twenty numbers of 16 bits: less than that many above the lower half, and all ones if and only if the sum is
+    let windows = (wide.over(total, wide.all(IN_COLUMNS)) & usual != 0).then(|| packets.row(first));
+    let sum = sum_in_window(wide, (&words, windows), total, pseudo);
+    // some twenty numbers of 16 bits: less than that many above the lower half, and all ones if and only if the sum is
     let folded = wide.plus(wide.right(sum, 16), wide.and(sum, low));
-    let mut right = !(wide.over(folded, low) | wide.over(low, folded));
-    let odd = !wide.zero(wide.and(total, wide.all(1)));
-    let longer = wide.over(total, wide.all(IN_COLUMNS));
-    let not_told = usual & (odd | longer);
-    if not_told != 0 {
+    let mut right = wide.zero(wide.minus(folded, low));
+    let longer = usual & wide.over(total, wide.all(IN_WINDOW));
+    if longer != 0 {
         let (mut so_far, mut totals) = (Lanes([0; ROW]), Lanes([0; ROW]));
-        wide.put(wide.choose(pseudo, sum, longer), &mut so_far);
+        wide.put(sum, &mut so_far);
         wide.put(total, &mut totals);
-        right &= !not_told;
-        each_bit!(not_told.into(), i, {
-            let from = match longer >> (i % ROW) & 1 {
-                1 => HEAD_AT + IN_COLUMNS as usize,
-                _ => HEAD_AT + ADDRESSES,
-            };
+        right &= !longer;
+        each_bit!(longer.into(), i, {
             let (to, more) = (totals.0[i % ROW] as usize, so_far.0[i % ROW]);
             let data = packets.packet(first + i).map_or(&[][..], |p| p.data());
-            let is = wide.sums_to_ones(data, (from, HEAD_AT + to), more);
+            let is = wide.sums_to_ones(data, (WINDOW, HEAD_AT + to), more);
             right |= u16::from(is) << (i % ROW);
         });
     }
@@ -107,34 +104,41 @@ fn sixteen<W: Wide>(
     usual & (right | unsummed)
 }
 
-/// What the columns have of packets of these lengths, from the addresses on, is added to numbers: halves of words,
-/// which no packet ends within.
+/// What windows have of packets of these lengths, from the addresses on, is added to numbers, by halves of words.
+/// `windows`: some packets are longer than the columns.
 #[inline(always)]
-fn sum_in_columns<W: Wide>(
+fn sum_in_window<W: Wide>(
     wide: W,
-    words: &[W::N; COLUMNS_V4],
+    (words, windows): (&[W::N; COLUMNS_V4], Option<&[&[u8; WINDOW]; ROW]>),
     total: W::N,
-    mut sum: W::N,
+    sum: W::N,
 ) -> W::N {
-    let (low, zero) = (wide.all(0xffff), wide.all(0));
+    // the upper halves, and words without carry: lower halves are what these are more
+    let (mut upper, mut all) = (wide.all(0), wide.all(0));
+    let two = wide.plus(total, total);
+    let four = wide.plus(two, two);
+    let bits = wide.plus(four, four);
     let mut i = ADDRESSES / 4;
     // Loops over indices: adapters may not be inlined. Bound: the columns
     while i < COLUMNS_V4 {
-        let (upper, lower) = (wide.right(words[i], 16), wide.and(words[i], low));
         let at = i as u32 * 4;
-        sum = match at < IP + UDP {
-            true => wide.plus(sum, wide.plus(upper, lower)),
+        let word = match at < IP + UDP {
+            true => words[i],
             // as far as the packet goes
-            false => {
-                let has_upper = wide.over(total, wide.all(at + 1));
-                let has_lower = wide.over(total, wide.all(at + 3));
-                let sum = wide.plus(sum, wide.choose(zero, upper, has_upper));
-                wide.plus(sum, wide.choose(zero, lower, has_lower))
-            }
+            false => wide.first_bits(words[i], wide.minus(bits, wide.all(at * 8))),
         };
+        upper = wide.plus(upper, wide.right(word, 16));
+        all = wide.plus(all, word);
         i += 1;
     }
-    sum
+    if let Some(windows) = windows {
+        let left = wide.minus(bits, wide.all(IN_COLUMNS * 8));
+        let last = wide.first_bits(wide.last_halves(windows), left);
+        upper = wide.plus(upper, wide.right(last, 16));
+        all = wide.plus(all, last);
+    }
+    let more = wide.times(upper, wide.all(0xffff));
+    wide.plus(sum, wide.minus(all, more))
 }
 
 #[cfg(test)]
