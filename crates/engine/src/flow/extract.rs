@@ -362,7 +362,8 @@ impl IngressCache {
             left &= !here;
             // which of these are looked up in the table
             let (mut by_flow, mut known) = (here, false);
-            if let (Some(d), true) = (&b.interval_table, b.quick) {
+            let asked = b.interval_table.as_ref().filter(|d| d.decides);
+            if let (Some(d), true) = (asked, b.quick) {
                 let at = match &mut long {
                     Some(long) if v6 => d.many(wide, Headers::Long(long, &self.trees)),
                     _ => {
@@ -379,7 +380,7 @@ impl IngressCache {
                     known = true;
                 }
             }
-            if b.quick && (known || b.interval_table.is_none()) {
+            if b.quick && (known || asked.is_none()) {
                 wide.number(number as u16, by_flow, guards);
                 let long = long.as_ref().filter(|_| v6);
                 found.look_up(wide, b, (&columns, long), by_flow);
@@ -388,8 +389,8 @@ impl IngressCache {
                 }
             }
             let (here, of) = ((here, known), (b, number as u16));
-            let asked = (wide, &*self.places);
-            found.only |= others!().put_each(asked, here, of, (actions, guards));
+            let places = (wide, &*self.places);
+            found.only |= others!().put_each(places, here, of, (actions, guards));
         }
         if LONG && found.classed != 0 {
             let places = (found.places, found.classed);
