@@ -6,31 +6,19 @@
 //! waits until the element has seen it: it may end leases.
 
 use crate::flow::batch_drain::BatchDrain;
-use crate::flow::hints::{LEASE, hint_of};
+use crate::flow::batch_meta::BatchMeta;
+use crate::flow::composed::ComposedTable;
+use crate::flow::hints::{LEASE, hint_of, leased};
 use crate::flow::inspect_batch::is_entry_of;
 use crate::flow::rewrite_template::NO_SINK;
 use crate::flow::runner::FlowRunner;
-use crate::flow::steps::Steps;
+use crate::flow::table::{Entry, Slot, Table};
 use crate::flow::transmit::count_known;
-use crate::flow::wave::LONGEST;
-use crate::flow::windows::Windows;
 use crate::simd::bits::{each_bit, first_bits};
 use crate::simd::{GROUP, HEAD_AT, Wide};
 use onefold_element::{FlowLease, LEASE_KINDS, NO_FLOW_LEASE};
 use onefold_nat::NO_LEASE;
 use onefold_packet::Timestamp;
-use onefold_table::prefetch;
-
-/// Packets of one element's flows, one behind the other, by number in the group.
-struct LeasedRun {
-    /// Where the leases are, and what is to be known of each.
-    at: [u32; GROUP],
-    leases: [u32; GROUP],
-    /// Packets that end sooner than they did: a bit each.
-    trimmed: u64,
-    /// Behind the last one.
-    end: usize,
-}
 
 /// Milliseconds of the clock, as leases have them.
 #[inline(always)]
@@ -39,22 +27,22 @@ fn millis(t: Timestamp) -> u64 {
 }
 
 impl FlowRunner {
-    /// May packets of this cache go alone? It is told which of a group are plain then, if these `may` go together, and
-    /// flows are leased.
+    /// May packets of this cache go alone? The first look tells which of a group are plain then, if flows are leased.
     #[inline(always)]
-    pub(crate) fn tell_plain(
-        &mut self,
-        wide: impl Steps,
-        cache: usize,
-        packets: &Windows<'_>,
-        may: bool,
-    ) -> bool {
+    pub(crate) fn tell_plain(&mut self, cache: usize) -> bool {
         let alone = self.some_go_alone(cache);
-        self.meta.plain = match self.composed.leases() {
-            Some(sums) if alone && may => wide.plain(packets, &mut self.meta, sums),
-            _ => 0,
-        };
+        let leases = self.composed.leases().filter(|_| alone);
+        self.meta.tells_plain = leases.map(|l| l.sums);
         alone
+    }
+
+    /// It has been told; packets of the group may go together, or not.
+    #[inline(always)]
+    pub(crate) fn plain_told(&mut self, may: bool) {
+        self.meta.tells_plain = None;
+        if !may {
+            self.meta.plain = 0;
+        }
     }
 
     /// Packets of a group from number `from` on, up to `upto`, whose leases run leave, up to the first one whose does
@@ -86,39 +74,17 @@ impl FlowRunner {
             return 0;
         };
         let (leases, stays) = (all.all, all.stays);
-        let mut run = LeasedRun {
-            at: [0; GROUP],
-            leases: [NO_FLOW_LEASE; GROUP],
-            trimmed: 0,
-            end: from,
+        let (end, trimmed) = match stale {
+            false => leased_run(wide, &mut self.meta, &self.composed, (from, upto), node),
+            true => {
+                let of = (&self.table, &self.composed);
+                leased_each(of, &mut self.meta, (from, upto), node, long)
+            }
         };
-        let meta = &mut *self.meta;
-        // Loops over indices: adapters may not be inlined. Bound: the group, here and below
-        while run.end < upto && meta.plain >> run.end & 1 == 1 {
-            let i = run.end % GROUP;
-            let Some(l) = self.table.get(meta.slots[i]) else {
-                break;
-            };
-            let (action, lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
-            let Some(w) = self.composed.batched(action) else {
-                break;
-            };
-            let other = !w.leases | (w.node != node) | (lease != NO_LEASE);
-            let len = meta.lens[i];
-            if other || len > LONGEST as u32 || stale && !is_entry_of(l, &*meta, i, long) {
-                break;
-            }
-            run.at[i] = hint_of(l, w.hint).wrapping_sub(1);
-            run.leases[i] = hint_of(l, LEASE);
-            if let Some(l) = leases.get(run.at[i] as usize) {
-                prefetch(l);
-            }
-            meta.ways[i] = w.way;
-            run.trimmed |= u64::from(w.trims & (meta.totals[i] + (HEAD_AT as u32) < len)) << i;
-            run.end += 1;
-        }
+        let meta = &*self.meta;
         let noted = (&meta.acks, &meta.ends);
-        let to = note_each(leases, &run, (from, now), &stays, noted);
+        let of = (self.table.lines(), &meta.slots);
+        let to = note_each(leases, of, (from, end, now), &stays, noted);
         let went = to - from;
         if went == 0 {
             return 0;
@@ -126,7 +92,7 @@ impl FlowRunner {
         graph
             .core
             .leased(node.into(), went as u64, &mut graph.store);
-        let trimmed = run.trimmed & first_bits(to) & !first_bits(from);
+        let trimmed = trimmed & first_bits(to) & !first_bits(from);
         each_bit!(trimmed, k, {
             rest[k - from].keep(HEAD_AT + self.meta.totals[k] as usize);
         });
@@ -197,23 +163,86 @@ impl FlowRunner {
     }
 }
 
-/// Notes packets from number `from` on: the number of the first one whose lease does not run, or behind the last one.
+/// Plain packets of a group from number `from` on, up to `upto`, up to the first one whose flow that element does not
+/// lease: its number, and which end sooner than they did, a bit each. The group's entries have just been found.
+#[inline(always)]
+fn leased_run(
+    wide: impl Wide,
+    meta: &mut BatchMeta,
+    composed: &ComposedTable,
+    (from, upto): (usize, usize),
+    node: u16,
+) -> (usize, u64) {
+    let unbound = wide.same(&meta.leases, NO_LEASE);
+    let mut left = meta.plain & unbound & first_bits(upto) & !first_bits(from);
+    let (mut leased, mut trims) = (0, 0);
+    // Bound: an action less each time
+    while left != 0 {
+        let action = meta.actions[left.trailing_zeros() as usize % GROUP];
+        let those = wide.same(&meta.actions, action) & left;
+        left &= !those;
+        if let Some(w) = composed.batched(action).filter(|w| w.leases_of(node)) {
+            wide.set(w.way, those, &mut meta.ways);
+            leased |= those;
+            trims |= if w.trims { those } else { 0 };
+        }
+    }
+    let run = (!(leased >> (from % GROUP))).trailing_zeros() as usize;
+    (from + run, trims & meta.padded)
+}
+
+/// The same, where the table may have changed since.
+#[inline(always)]
+fn leased_each(
+    (table, composed): (&Table, &ComposedTable),
+    meta: &mut BatchMeta,
+    (from, upto): (usize, usize),
+    node: u16,
+    long: u64,
+) -> (usize, u64) {
+    let (mut k, mut trims) = (from, 0);
+    // Loops over indices: adapters may not be inlined. Bound: the group
+    while k < upto && meta.plain >> k & 1 == 1 {
+        let i = k % GROUP;
+        let Some(l) = table.get(meta.slots[i]) else {
+            break;
+        };
+        let (action, lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
+        let Some(w) = composed.batched(action).filter(|w| w.leases_of(node)) else {
+            break;
+        };
+        if lease != NO_LEASE || !is_entry_of(l, meta, i, long) {
+            break;
+        }
+        meta.ways[i] = w.way;
+        trims |= u64::from(w.trims) << i;
+        k += 1;
+    }
+    (k, trims & meta.padded)
+}
+
+/// Notes packets of a group from number `from` on to before `end`, whose entries are in these places: the number of the
+/// first one whose lease does not run, or `end`.
 #[inline(always)]
 fn note_each(
     leases: &mut [FlowLease],
-    run: &LeasedRun,
-    (from, now): (usize, u64),
+    (entries, slots): (&[Entry], &[Slot; GROUP]),
+    (from, end, now): (usize, usize, u64),
     stays: &[u64; LEASE_KINDS],
     (acks, ends): (&[u32; GROUP], &[u32; GROUP]),
 ) -> usize {
     let mut k = from;
     // Bound: the group
-    while k < run.end {
+    while k < end {
         let i = k % GROUP;
-        let Some(l) = leases.get_mut(run.at[i] as usize) else {
+        let Some(entry) = entries.get(slots[i] as usize) else {
             break;
         };
-        if !l.note(run.leases[i], now, stays, (acks[i], ends[i])) {
+        let (at, lease) = leased(entry);
+        let Some(l) = leases.get_mut(at) else {
+            break;
+        };
+        if !l.note(lease, now, stays, (acks[i], ends[i])) {
             break;
         }
         k += 1;

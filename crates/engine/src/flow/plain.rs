@@ -1,11 +1,12 @@
 //! Which packets of a group are plain, as [leases](onefold_element::FlowLease) have it, and what is noted of them:
-//! told in columns, sixteen packets at once.
+//! told sixteen packets at once, by the columns that the first look has.
 //!
 //! Bytes of the IP packet that its window has are added up there; what stands behind them, packet by packet.
 
 use crate::flow::batch_meta::{BatchMeta, bits_from};
 use crate::flow::extract::row;
-use crate::flow::members::{COLUMNS_V4, words_v4};
+use crate::flow::members::COLUMNS_V4;
+use crate::flow::wave::LONGEST;
 use crate::flow::windows::Windows;
 use crate::simd::bits::each_bit;
 use crate::simd::{GROUP, HEAD_AT, Lanes, ROW, WINDOW, Wide};
@@ -24,41 +25,45 @@ const _: () = assert!(IN_WINDOW == IN_COLUMNS + 2);
 const FLAGS: u32 = 0x37 << 16;
 const ACK: u32 = 0x10 << 16;
 
-/// Packets of a group that are plain, if they are of IPv4 without options and whole, behind 14 bytes: a bit each.
-/// Acknowledgements and ends of segments are written down. `sums`: checksums have to be right.
+/// Sixteen packets, and what the first look knows of them.
+pub(crate) struct Sixteen<'a, 'b, N> {
+    pub packets: &'a Windows<'b>,
+    /// The first one's number in the group.
+    pub first: usize,
+    /// Their words behind 14 bytes, as far as they are columns.
+    pub words: &'a [N; COLUMNS_V4],
+    /// Bytes of the packets.
+    pub len: N,
+}
+
+/// Which of them are plain, if they are of IPv4 without options and whole, behind 14 bytes, is written down, with
+/// acknowledgements and ends of segments. `sums`: checksums have to be right.
 #[inline(always)]
 pub(crate) fn plain<W: Wide>(
     wide: W,
-    packets: &Windows<'_>,
+    those: &Sixteen<'_, '_, W::N>,
     meta: &mut BatchMeta,
     sums: bool,
-) -> u64 {
-    let (mut all, mut first) = (0, 0);
-    // Bound: sixteen packets each time
-    while first < packets.len().min(GROUP) {
-        all |= bits_from(first, sixteen(wide, packets, first, meta, sums));
-        first += ROW;
-    }
-    all
+) {
+    let usual = usual(wide, those, meta);
+    let right = match sums && usual != 0 {
+        true => usual & sums_to_ones(wide, those, usual),
+        false => usual,
+    };
+    meta.plain |= bits_from(those.first, right);
 }
 
-/// [`plain`] of sixteen packets, the first of which has number `first`.
+/// Those that are but for their checksums.
 #[inline(always)]
-fn sixteen<W: Wide>(
-    wide: W,
-    packets: &Windows<'_>,
-    first: usize,
-    meta: &mut BatchMeta,
-    sums: bool,
-) -> u16 {
-    let words = words_v4(wide, packets.row(first));
-    let len = wide.get(&Lanes(*row(&mut meta.lens, first)));
+fn usual<W: Wide>(wide: W, those: &Sixteen<'_, '_, W::N>, meta: &mut BatchMeta) -> u16 {
+    let (words, len) = (those.words, those.len);
     let low = wide.all(0xffff);
     let total = wide.and(words[0], low);
     let upper = wide.minus(total, wide.all(IP));
     let protocol = wide.and(wide.right(words[2], 16), wide.all(0xff));
+    let end = wide.plus(total, wide.all(HEAD_AT as u32));
     let there = wide.over(total, wide.all(IP + UDP - 1))
-        & !wide.over(wide.plus(total, wide.all(HEAD_AT as u32)), len);
+        & !(wide.over(end, len) | wide.over(len, wide.all(LONGEST as u32)));
     let tcp = wide.zero(wide.minus(protocol, wide.all(6)));
     let udp = wide.zero(wide.minus(protocol, wide.all(17)));
 
@@ -70,20 +75,27 @@ fn sixteen<W: Wide>(
         & !wide.over(wide.plus(header, wide.all(IP)), total);
     let says = wide.right(words[6], 16);
     let datagram = wide.over(says, wide.all(UDP - 1)) & !wide.over(says, upper);
-    let usual = there & (tcp & segment | udp & datagram);
 
     let (mut acks, mut ends) = (Lanes([0; ROW]), Lanes([0; ROW]));
     wide.put(words[7], &mut acks);
     wide.put(wide.plus(words[6], wide.minus(upper, header)), &mut ends);
-    *row(&mut meta.acks, first) = acks.0;
-    *row(&mut meta.ends, first) = ends.0;
-    if !sums || usual == 0 {
-        return usual;
-    }
+    *row(&mut meta.acks, those.first) = acks.0;
+    *row(&mut meta.ends, those.first) = ends.0;
+    meta.padded |= bits_from(those.first, wide.over(len, end));
+    there & (tcp & segment | udp & datagram)
+}
 
-    let pseudo = wide.plus(protocol, upper);
+/// Whose checksums are right, or none, among `usual` ones.
+#[inline(always)]
+fn sums_to_ones<W: Wide>(wide: W, those: &Sixteen<'_, '_, W::N>, usual: u16) -> u16 {
+    let (words, packets, first) = (those.words, those.packets, those.first);
+    let low = wide.all(0xffff);
+    let total = wide.and(words[0], low);
+    let protocol = wide.and(wide.right(words[2], 16), wide.all(0xff));
+    let udp = wide.zero(wide.minus(protocol, wide.all(17)));
+    let pseudo = wide.plus(protocol, wide.minus(total, wide.all(IP)));
     let windows = (wide.over(total, wide.all(IN_COLUMNS)) & usual != 0).then(|| packets.row(first));
-    let sum = sum_in_window(wide, (&words, windows), total, pseudo);
+    let sum = sum_in_window(wide, (words, windows), total, pseudo);
     // some twenty numbers of 16 bits: less than that many above the lower half, and all ones if and only if the sum is
     let folded = wide.plus(wide.right(sum, 16), wide.and(sum, low));
     let mut right = wide.zero(wide.minus(folded, low));
@@ -101,7 +113,7 @@ fn sixteen<W: Wide>(
         });
     }
     let unsummed = udp & wide.zero(wide.and(words[6], low));
-    usual & (right | unsummed)
+    right | unsummed
 }
 
 /// What windows have of packets of these lengths, from the addresses on, is added to numbers, by halves of words.
@@ -144,6 +156,7 @@ fn sum_in_window<W: Wide>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flow::members::six;
     use crate::flow::windows::places;
     use onefold_packet::{Packet, Pkt, checksum};
 
@@ -215,6 +228,21 @@ mod tests {
         b
     }
 
+    /// As the first look does it.
+    fn tell(wide: impl Wide, packets: &Windows<'_>, meta: &mut BatchMeta, sums: bool) {
+        for first in (0..packets.len()).step_by(ROW) {
+            let windows = packets.row(first);
+            let words = six(wide, &wide.columns(windows), &wide.edges(windows));
+            let those = Sixteen {
+                packets,
+                first,
+                words: &words,
+                len: wide.get(&Lanes(*row(&mut meta.lens, first))),
+            };
+            plain(wide, &those, meta, sums);
+        }
+    }
+
     fn are_told(wide: impl Wide) {
         let mut x = 0x1234_5678_9abc_def1u64;
         let mut random = |n: u32| {
@@ -232,7 +260,15 @@ mod tests {
             let data: Vec<Vec<u8>> = all.iter().map(|p| p.data().to_vec()).collect();
             let (mut meta, mut at) = (BatchMeta::default(), places());
             let windows = Windows::of(&mut all, &mut meta.lens, &mut at);
-            let got = plain(wide, &windows, &mut meta, sums);
+            tell(wide, &windows, &mut meta, sums);
+            let got = meta.plain;
+            let padded = (0..n).map(|i| {
+                u64::from(
+                    data[i].len()
+                        > 14 + usize::from(u16::from_be_bytes([data[i][16], data[i][17]])),
+                ) << i
+            });
+            assert_eq!(meta.padded & got, padded.sum::<u64>() & got);
             for (i, d) in data.iter().enumerate() {
                 let want = told(d, sums);
                 assert_eq!(got >> i & 1 == 1, want.is_some(), "{sums} {d:x?}");
