@@ -107,8 +107,8 @@ impl FlowLease {
         if !(same & (now < self.expires) & !limited) {
             return false;
         }
-        // All ones of a flow of segments, else zeros, and everything is written whatever the kind is: of what is written
-        // under a condition compilers make a branch, which cannot be foreseen where TCP and UDP are mixed.
+        // All ones of a flow of segments, else zeros, and everything is written whatever the kind is: of what is
+        // written under a condition compilers make a branch, which cannot be foreseen where TCP and UDP are mixed.
         let segments = ((i32::from(self.kind) - 1) >> 31) as u32;
         let reply = (lease & 1) as usize;
         let highest = self.acks[reply];

@@ -63,7 +63,8 @@ pub(crate) struct BatchMeta {
     pub longer: bool,
     /// What packets' actions may well be.
     pub usual: Usual,
-    /// At the next first look it is told which are [plain](crate::flow::plain); if so, whether checksums are to be right.
+    /// At the next first look it is told which are [plain](crate::flow::plain); if so, whether checksums are to be
+    /// right.
     pub tells_plain: Option<bool>,
     /// Which are, if that has been told: a bit each.
     pub plain: u64,

@@ -69,8 +69,8 @@ pub(crate) struct Asked<'a, N> {
     pub long: Option<&'a Ranks<N>>,
 }
 
-/// The words of sixteen IPv6 headers, and the two behind them, or of as much of IPv4 packets: those of the columns, and of
-/// those behind them.
+/// The words of sixteen IPv6 headers, and the two behind them, or of as much of IPv4 packets: those of the columns, and
+/// of those behind them.
 #[inline(always)]
 pub(crate) fn six<W: Wide>(
     wide: W,
