@@ -45,6 +45,7 @@ pub struct FlowLease {
 impl FlowLease {
     /// Acknowledgements and ends of segments are noted.
     pub const SEGMENTS: u8 = 0;
+    const _IS_LEAST: () = assert!(FlowLease::SEGMENTS == 0);
     /// There is a [limit](FlowLease::limit).
     pub const LIMITED: u8 = 1;
     /// Nothing is noted but time.
@@ -106,13 +107,16 @@ impl FlowLease {
         if !(same & (now < self.expires) & !limited) {
             return false;
         }
-        let segments = self.kind == FlowLease::SEGMENTS;
+        // All ones of a flow of segments, else zeros, and everything is written whatever the kind is: of what is
+        // written under a condition compilers make a branch, which cannot be foreseen where TCP and UDP are mixed.
+        let segments = ((i32::from(self.kind) - 1) >> 31) as u32;
         let reply = (lease & 1) as usize;
         let highest = self.acks[reply];
-        let later = segments & (ack.wrapping_sub(highest) as i32 > 0);
-        self.acks[reply] = if later { ack } else { highest };
-        self.end = if segments { end } else { self.end };
-        self.reply = if segments { reply == 1 } else { self.reply };
+        let later = u32::from(ack.wrapping_sub(highest) as i32 > 0).wrapping_neg() & segments;
+        self.acks[reply] = highest ^ (highest ^ ack) & later;
+        self.end ^= (self.end ^ end) & segments;
+        let replied = u32::from(self.reply);
+        self.reply = (replied ^ (replied ^ lease) & segments) & 1 == 1;
         self.expires = now.saturating_add(stays[kind]);
         true
     }

@@ -32,7 +32,7 @@ use crate::simd::Wide;
 use crate::simd::any::Any;
 use crate::simd::bits::first_bits;
 use crate::simd::window_rewrite::Operands as FlowOperands;
-use onefold_element::{ElemId, StateStore};
+use onefold_element::{ElemId, FlowLease, StateStore};
 use onefold_nat::Leases;
 use onefold_packet::{Pkt, Timestamp};
 use std::time::Duration;
@@ -63,8 +63,9 @@ impl FlowRunner {
                 !stamped || self.begin_group(ingress, batch.get(..n).unwrap_or_default());
             let now = self.runner.graph.core.now;
             let mut windows = Windows::of(batch, &mut self.meta.lens, &mut places);
+            let alone = self.tell_plain(ingress);
             let mut seen = self.look_up(wide, ingress, &windows);
-            let alone = self.tell_plain(wide, ingress, &windows, seen.keyed && equal_match);
+            self.plain_told(seen.keyed && equal_match);
             // all known, and no more of each than has to be
             let mut at_once = match (seen.by_flow, seen.keyed) {
                 _ if !equal_match || alone => Applied::default(),
@@ -255,11 +256,19 @@ impl FlowRunner {
         };
         let mut seen = Extracted::default();
         (self.meta.only, self.meta.keyed, self.meta.long) = (0, 0, 0);
-        self.meta.longer = false;
+        (self.meta.longer, self.meta.plain, self.meta.padded) = (false, 0, 0);
         let Some(group) = self.group.get_mut(..n) else {
             return seen;
         };
         let (table, meta) = (&self.table, &mut *self.meta);
+        let noted = match (meta.tells_plain, self.composed.leases()) {
+            (Some(_), Some(of)) => {
+                let graph = &mut self.runner.graph;
+                graph.core.leases(of.node.into(), &mut graph.store)
+            }
+            _ => None,
+        };
+        let noted: &[FlowLease] = noted.map_or(&[], |l| l.all);
         seen = match (ingress.quick_v6, ingress.edges()) {
             (true, _) => wide.extract_long(ingress, table, packets, meta, group),
             (_, true) => wide.extract::<true>(ingress, table, packets, meta, group),
@@ -269,13 +278,14 @@ impl FlowRunner {
         if self.meta.keyed != 0 {
             let all = !0 >> (GROUP - n);
             let (leases, meta) = (&self.pool.leases, &mut *self.meta);
+            let asked: (&Leases, _) = (leases, noted);
             let short = meta.keyed == all && meta.long == 0;
             match (meta.keyed | meta.only == all, ingress.monitor.overloaded) {
                 (true, false) => {
                     let (table, actions) = (&self.table, &self.actions);
                     seen.keyed = match short {
-                        true => wide.search_keyed(table, leases, &actions.tallies, meta, n),
-                        false => wide.search_some(table, leases, actions, meta, n),
+                        true => wide.search_keyed(table, asked, &actions.tallies, meta, n),
+                        false => wide.search_some(table, asked, actions, meta, n),
                     };
                     if seen.keyed {
                         return seen;

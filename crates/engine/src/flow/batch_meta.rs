@@ -63,8 +63,13 @@ pub(crate) struct BatchMeta {
     pub longer: bool,
     /// What packets' actions may well be.
     pub usual: Usual,
-    /// Which are [plain](crate::flow::plain), if that has been asked: a bit each.
+    /// At the next first look it is told which are [plain](crate::flow::plain); if so, whether checksums are to be
+    /// right.
+    pub tells_plain: Option<bool>,
+    /// Which are, if that has been told: a bit each.
     pub plain: u64,
+    /// Of plain ones, those that go on behind what their IP headers say: a bit each.
+    pub padded: u64,
     /// Of plain packets of TCP, acknowledgements and sequence numbers behind their last bytes.
     pub acks: [u32; GROUP],
     /// See [`BatchMeta::acks`].
@@ -87,7 +92,9 @@ impl Default for BatchMeta {
             long: 0,
             longer: false,
             usual: Usual::default(),
+            tells_plain: None,
             plain: 0,
+            padded: 0,
             acks: [0; GROUP],
             ends: [0; GROUP],
             ways: [0; GROUP],

@@ -61,6 +61,11 @@ impl BatchWay {
     pub fn is_one(&self) -> bool {
         self.way != NO_WAY
     }
+    /// Does this element lease its flows?
+    #[inline(always)]
+    pub fn leases_of(&self, node: u16) -> bool {
+        self.leases & (self.node == node)
+    }
     /// The way with this number, whose element needs these.
     pub fn of(way: u32, f: &Fused, needs: BatchNeeds) -> BatchWay {
         let a = &f.asked[0];
@@ -75,7 +80,11 @@ impl BatchWay {
             trims: f.trims,
             sees_trimmed: f.trimmed == 0,
             checksums: needs.checksums,
-            leases: needs.leases && f.l3 == HEAD_AT as u16 && usize::from(a.header) == ipv4::LEN,
+            // the second hint is the lease's
+            leases: needs.leases
+                && a.hint == 0
+                && f.l3 == HEAD_AT as u16
+                && usize::from(a.header) == ipv4::LEN,
             writes: !f.idle || f.start != 0,
             own: f.own,
             untimed: f.own && f.untimed,

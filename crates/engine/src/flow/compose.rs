@@ -274,8 +274,8 @@ impl FlowRunner {
                     .ingress
                     .get_mut(first.part.cache as usize)
                     .ok_or(GONE)?;
-                let guard = cache.matches.get(usize::from(first.part.guard));
-                let table = guard.and_then(|b| b.interval_table.as_ref()).ok_or(GONE)?;
+                let guard = cache.matches.get_mut(usize::from(first.part.guard));
+                let table = guard.and_then(|b| b.interval_table.as_mut()).ok_or(GONE)?;
                 table.set(&first.window, number, &mut cache.places);
             }
         }

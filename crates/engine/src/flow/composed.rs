@@ -63,10 +63,19 @@ pub(crate) struct ComposedTable {
     /// Of these the ones that packets go [together](crate::flow::inspect_batch).
     batched: Vec<BatchWay>,
     any_batched: bool,
-    /// Of these, elements give leases to some, and want checksums to be right.
-    leases: Option<bool>,
+    /// Of these, elements give leases to some.
+    leases: Option<Leased>,
     pub fused: FusedWays,
     names: HashMap<Box<[Part]>, u32>,
+}
+
+/// What is to be known of leased flows of composed actions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Leased {
+    /// Checksums of plain packets have to be right.
+    pub sums: bool,
+    /// An element that gives leases: in most chains the only one.
+    pub node: u16,
 }
 
 impl ComposedTable {
@@ -124,9 +133,9 @@ impl ComposedTable {
         self.any_batched
     }
 
-    /// Are flows of any leased; if so, have checksums to be right?
+    /// Are flows of any leased?
     #[inline(always)]
-    pub fn leases(&self) -> Option<bool> {
+    pub fn leases(&self) -> Option<Leased> {
         self.leases
     }
 
@@ -150,7 +159,9 @@ impl ComposedTable {
             {
                 (*t, self.any_batched) = (BatchWay::of(*n, w, goes), true);
                 if t.leases {
-                    self.leases = Some(self.leases == Some(true) || t.checksums);
+                    let sums = self.leases.is_some_and(|l| l.sums) || t.checksums;
+                    let node = t.node;
+                    self.leases = Some(Leased { sums, node });
                 }
             }
         }

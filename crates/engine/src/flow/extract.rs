@@ -14,6 +14,7 @@ use crate::flow::masked_match::MaskedMatch;
 use crate::flow::members::{Asked, Columns, six};
 use crate::flow::packet_meta::{BY_FLOW, UNKNOWN};
 use crate::flow::packet_meta::{NO_MATCH, PacketMeta};
+use crate::flow::plain::{Sixteen, plain};
 use crate::flow::table::{NO_SLOT, Table};
 use crate::flow::windows::Windows;
 use crate::simd::GROUP;
@@ -303,8 +304,6 @@ impl IngressCache {
         (out, seen): (&mut [PacketMeta], &mut Extracted),
     ) {
         let n = packets.len().saturating_sub(first).min(ROW);
-        let actions = row(&mut meta.actions, first);
-        let guards = row(&mut meta.guards, first);
         let len = Lanes(*row(&mut meta.lens, first));
         let windows = packets.row(first);
         let columns = Columns::of(wide, windows, wide.get(&len));
@@ -313,6 +312,22 @@ impl IngressCache {
             true => wide.edges(windows),
             false => [wide.all(0); HEAD / 4],
         };
+        if let Some(sums) = meta.tells_plain {
+            let around = match EDGES {
+                true => edges,
+                false => wide.edges(windows),
+            };
+            let words = six(wide, &columns.words, &around);
+            let those = Sixteen {
+                packets,
+                first,
+                words: &words,
+                len: columns.len,
+            };
+            plain(wide, &those, meta, sums);
+        }
+        let actions = row(&mut meta.actions, first);
+        let guards = row(&mut meta.guards, first);
         // in memory, where they are asked by number; nothing is put there where nobody does
         let mut long = match LONG {
             true => Some(Ranks::of(wide, six(wide, &columns.words, &edges))),
@@ -362,7 +377,8 @@ impl IngressCache {
             left &= !here;
             // which of these are looked up in the table
             let (mut by_flow, mut known) = (here, false);
-            if let (Some(d), true) = (&b.interval_table, b.quick) {
+            let asked = b.interval_table.as_ref().filter(|d| d.decides);
+            if let (Some(d), true) = (asked, b.quick) {
                 let at = match &mut long {
                     Some(long) if v6 => d.many(wide, Headers::Long(long, &self.trees)),
                     _ => {
@@ -379,7 +395,7 @@ impl IngressCache {
                     known = true;
                 }
             }
-            if b.quick && (known || b.interval_table.is_none()) {
+            if b.quick && (known || asked.is_none()) {
                 wide.number(number as u16, by_flow, guards);
                 let long = long.as_ref().filter(|_| v6);
                 found.look_up(wide, b, (&columns, long), by_flow);
@@ -388,8 +404,8 @@ impl IngressCache {
                 }
             }
             let (here, of) = ((here, known), (b, number as u16));
-            let asked = (wide, &*self.places);
-            found.only |= others!().put_each(asked, here, of, (actions, guards));
+            let places = (wide, &*self.places);
+            found.only |= others!().put_each(places, here, of, (actions, guards));
         }
         if LONG && found.classed != 0 {
             let places = (found.places, found.classed);

@@ -249,6 +249,9 @@ pub(crate) struct IntervalTable {
     /// The first place, and how many.
     first: u32,
     places: u32,
+    /// Some place has had an action for all of its packets. If none has, there is no need to ask for places: packets
+    /// are looked up by their flows, and those of places of which nothing is known have no entries.
+    pub decides: bool,
 }
 
 /// As many places are read from registers.
@@ -265,6 +268,7 @@ impl IntervalTable {
             // Bound: of each masked match `MAX_PLACES`
             first: first as u32,
             places: f.places as u32,
+            decides: false,
         }
     }
 
@@ -338,8 +342,9 @@ impl IntervalTable {
     }
 
     /// Now it is known.
-    pub fn set(&self, w: &[u8; WINDOW], what: u32, places: &mut [u32]) {
+    pub fn set(&mut self, w: &[u8; WINDOW], what: u32, places: &mut [u32]) {
         let at = self.index(Any, w);
+        self.decides |= what < BY_FLOW;
         if let Some(p) = places.get_mut(self.first as usize + at) {
             *p = what;
         }

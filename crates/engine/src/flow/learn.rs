@@ -399,9 +399,9 @@ impl FlowRunner {
         if x.action == UNKNOWN {
             let by_flow = operands || has_ports && self.hints_at(lane_at, exit);
             let ingress = self.ingress.get_mut(lane_at).ok_or(GONE)?;
-            let guard = ingress.matches.get(usize::from(x.guard)).ok_or(GONE)?;
+            let guard = ingress.matches.get_mut(usize::from(x.guard)).ok_or(GONE)?;
             let action = if by_flow { BY_FLOW } else { id };
-            let interval_table = guard.interval_table.as_ref().ok_or(GONE)?;
+            let interval_table = guard.interval_table.as_mut().ok_or(GONE)?;
             interval_table.set(&window, action, &mut ingress.places);
             self.stats.made += 1;
             self.news += 1;

@@ -8,35 +8,34 @@
 
 use crate::flow::batch_drain::BatchDrain;
 use crate::flow::batch_meta::BatchMeta;
+use crate::flow::composed::ComposedTable;
 use crate::flow::fused_way::Fused;
-use crate::flow::hints::{LEASE, hint_of};
+use crate::flow::hints::{LEASE, hint_of, leased};
 use crate::flow::in_place::ROOM;
 use crate::flow::inspect_batch::is_entry_of;
 use crate::flow::learn::flow_of;
+use crate::flow::lease::LeasePool;
 use crate::flow::rewrite_template::NO_SINK;
 use crate::flow::runner::FlowRunner;
-use crate::flow::steps::Steps;
+use crate::flow::table::{Entry, Slot, Table};
 use crate::flow::transmit::count_known;
-use crate::flow::wave::LONGEST;
-use crate::flow::windows::Windows;
 use crate::simd::bits::{each_bit, first_bits};
 use crate::simd::window_rewrite::WindowRewrite;
 use crate::simd::{GROUP, HEAD_AT, Wide};
 use onefold_element::{FlowLease, LEASE_KINDS, NO_FLOW_LEASE};
 use onefold_nat::NO_LEASE;
 use onefold_packet::{Pkt, Timestamp};
-use onefold_table::prefetch;
 
 /// Packets of one element's flows, one behind the other, by number in the group.
+#[derive(Default)]
 struct LeasedRun {
-    /// Where the leases are, and what is to be known of each.
-    at: [u32; GROUP],
-    leases: [u32; GROUP],
-    /// Packets that end sooner than they did, and those that stand on bindings: a bit each.
-    trimmed: u64,
-    bound: u64,
     /// Behind the last one.
     end: usize,
+    /// Those that end sooner than they did, those that are written, and those that stand on bindings of which is noted
+    /// when they are used: a bit each.
+    trimmed: u64,
+    written: u64,
+    timed: u64,
 }
 
 /// Milliseconds of the clock, as leases have them.
@@ -46,22 +45,22 @@ fn millis(t: Timestamp) -> u64 {
 }
 
 impl FlowRunner {
-    /// May packets of this cache go alone? It is told which of a group are plain then, if these `may` go together, and
-    /// flows are leased.
+    /// May packets of this cache go alone? The first look tells which of a group are plain then, if flows are leased.
     #[inline(always)]
-    pub(crate) fn tell_plain(
-        &mut self,
-        wide: impl Steps,
-        cache: usize,
-        packets: &Windows<'_>,
-        may: bool,
-    ) -> bool {
+    pub(crate) fn tell_plain(&mut self, cache: usize) -> bool {
         let alone = self.some_go_alone(cache);
-        self.meta.plain = match self.composed.leases() {
-            Some(sums) if alone && may => wide.plain(packets, &mut self.meta, sums),
-            _ => 0,
-        };
+        let leases = self.composed.leases().filter(|_| alone);
+        self.meta.tells_plain = leases.map(|l| l.sums);
         alone
+    }
+
+    /// It has been told; packets of the group may go together, or not.
+    #[inline(always)]
+    pub(crate) fn plain_told(&mut self, may: bool) {
+        self.meta.tells_plain = None;
+        if !may {
+            self.meta.plain = 0;
+        }
     }
 
     /// Packets of a group from number `from` on, up to `upto`, whose leases run leave, up to the first one whose does
@@ -93,52 +92,18 @@ impl FlowRunner {
             return 0;
         };
         let (leases, stays) = (all.all, all.stays);
-        let mut run = LeasedRun {
-            at: [0; GROUP],
-            leases: [NO_FLOW_LEASE; GROUP],
-            trimmed: 0,
-            bound: 0,
-            end: from,
+        let run = match stale {
+            false => leased_run(wide, &mut self.meta, &self.composed, (from, upto), node),
+            true => {
+                let of = (&self.table, &self.composed);
+                leased_each(of, &mut self.meta, (from, upto), node, long)
+            }
         };
-        let meta = &mut *self.meta;
-        // Loops over indices: adapters may not be inlined. Bound: the group, here and below
-        while run.end < upto && meta.plain >> run.end & 1 == 1 {
-            let i = run.end % GROUP;
-            let Some(l) = self.table.get(meta.slots[i]) else {
-                break;
-            };
-            let (action, lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
-            let Some(w) = self.composed.batched(action) else {
-                break;
-            };
-            let other = !w.leases | (w.node != node);
-            let len = meta.lens[i];
-            let timed = (lease != NO_LEASE) & !w.untimed;
-            if timed && !self.pool.leases.runs(lease) {
-                break;
-            }
-            if w.writes {
-                meta.operands[i] = flow_of(l).operands;
-                let p = &rest[run.end - from];
-                if p.headroom() < ROOM || !self.composed.fits(w.way, p) {
-                    break;
-                }
-            }
-            if other || len > LONGEST as u32 || stale && !is_entry_of(l, &*meta, i, long) {
-                break;
-            }
-            run.at[i] = hint_of(l, w.hint).wrapping_sub(1);
-            run.leases[i] = hint_of(l, LEASE);
-            if let Some(l) = leases.get(run.at[i] as usize) {
-                prefetch(l);
-            }
-            meta.ways[i] = w.way;
-            run.bound |= u64::from(timed) << i;
-            run.trimmed |= u64::from(w.trims & (meta.totals[i] + (HEAD_AT as u32) < len)) << i;
-            run.end += 1;
-        }
+        let end = ready((&self.composed, &self.pool), &self.meta, &run, (from, rest));
+        let meta = &*self.meta;
         let noted = (&meta.acks, &meta.ends);
-        let to = note_each(leases, &run, (from, now), &stays, noted);
+        let of = (self.table.lines(), &meta.slots);
+        let to = note_each(leases, of, (from, end, now), &stays, noted);
         let went = to - from;
         if went == 0 {
             return 0;
@@ -150,7 +115,7 @@ impl FlowRunner {
         each_bit!(trimmed, k, {
             rest[k - from].keep(HEAD_AT + self.meta.totals[k] as usize);
         });
-        self.use_bindings(run.bound & first_bits(to));
+        self.use_bindings(run.timed & first_bits(to) & !first_bits(from));
         if self.table.crowded() {
             for k in from..to {
                 self.table.mark(self.meta.slots[k % GROUP]);
@@ -258,23 +223,113 @@ fn write_each(
     });
 }
 
-/// Notes packets from number `from` on: the number of the first one whose lease does not run, or behind the last one.
+/// Plain packets of a group from number `from` on, up to `upto`, up to the first one whose flow that element does not
+/// lease. The group's entries have just been found.
+#[inline(always)]
+fn leased_run(
+    wide: impl Wide,
+    meta: &mut BatchMeta,
+    composed: &ComposedTable,
+    (from, upto): (usize, usize),
+    node: u16,
+) -> LeasedRun {
+    let bound = !wide.same(&meta.leases, NO_LEASE);
+    let mut left = meta.plain & first_bits(upto) & !first_bits(from);
+    let (mut leased, mut run) = (0, LeasedRun::default());
+    // Bound: an action less each time
+    while left != 0 {
+        let action = meta.actions[left.trailing_zeros() as usize % GROUP];
+        let those = wide.same(&meta.actions, action) & left;
+        left &= !those;
+        if let Some(w) = composed.batched(action).filter(|w| w.leases_of(node)) {
+            wide.set(w.way, those, &mut meta.ways);
+            leased |= those;
+            run.trimmed |= if w.trims { those & meta.padded } else { 0 };
+            run.written |= if w.writes { those } else { 0 };
+            run.timed |= if w.untimed { 0 } else { those & bound };
+        }
+    }
+    run.end = from + (!(leased >> (from % GROUP))).trailing_zeros() as usize;
+    run
+}
+
+/// The same, where the table may have changed since.
+#[inline(always)]
+fn leased_each(
+    (table, composed): (&Table, &ComposedTable),
+    meta: &mut BatchMeta,
+    (from, upto): (usize, usize),
+    node: u16,
+    long: u64,
+) -> LeasedRun {
+    let (mut k, mut run) = (from, LeasedRun::default());
+    // Loops over indices: adapters may not be inlined. Bound: the group
+    while k < upto && meta.plain >> k & 1 == 1 {
+        let i = k % GROUP;
+        let Some(l) = table.get(meta.slots[i]) else {
+            break;
+        };
+        let (action, lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
+        let Some(w) = composed.batched(action).filter(|w| w.leases_of(node)) else {
+            break;
+        };
+        if !is_entry_of(l, meta, i, long) {
+            break;
+        }
+        (meta.ways[i], meta.leases[i]) = (w.way, lease);
+        meta.operands[i] = flow_of(l).operands;
+        run.trimmed |= u64::from(w.trims) << i & meta.padded;
+        run.written |= u64::from(w.writes) << i;
+        run.timed |= u64::from(!w.untimed & (lease != NO_LEASE)) << i;
+        k += 1;
+    }
+    run.end = k;
+    run
+}
+
+/// Packets of a run, the first of which has number `from`, up to the first one that has no room for what is written to
+/// it, or stands on a binding that is gone: its number. Untimed bindings are there as long as the flow's lease runs.
+#[inline(always)]
+fn ready(
+    (composed, pool): (&ComposedTable, &LeasePool),
+    meta: &BatchMeta,
+    run: &LeasedRun,
+    (from, packets): (usize, &[Pkt]),
+) -> usize {
+    let all = first_bits(run.end) & !first_bits(from);
+    each_bit!((run.written | run.timed) & all, k, {
+        let i = k % GROUP;
+        let fits = |p: &Pkt| p.headroom() >= ROOM && composed.fits(meta.ways[i], p);
+        let room = run.written >> i & 1 == 0 || packets.get(k - from).is_some_and(fits);
+        if !room || run.timed >> i & 1 == 1 && !pool.leases.runs(meta.leases[i]) {
+            return k;
+        }
+    });
+    run.end
+}
+
+/// Notes packets of a group from number `from` on to before `end`, whose entries are in these places: the number of the
+/// first one whose lease does not run, or `end`.
 #[inline(always)]
 fn note_each(
     leases: &mut [FlowLease],
-    run: &LeasedRun,
-    (from, now): (usize, u64),
+    (entries, slots): (&[Entry], &[Slot; GROUP]),
+    (from, end, now): (usize, usize, u64),
     stays: &[u64; LEASE_KINDS],
     (acks, ends): (&[u32; GROUP], &[u32; GROUP]),
 ) -> usize {
     let mut k = from;
     // Bound: the group
-    while k < run.end {
+    while k < end {
         let i = k % GROUP;
-        let Some(l) = leases.get_mut(run.at[i] as usize) else {
+        let Some(entry) = entries.get(slots[i] as usize) else {
             break;
         };
-        if !l.note(run.leases[i], now, stays, (acks[i], ends[i])) {
+        let (at, lease) = leased(entry);
+        let Some(l) = leases.get_mut(at) else {
+            break;
+        };
+        if !l.note(lease, now, stays, (acks[i], ends[i])) {
             break;
         }
         k += 1;

@@ -3,6 +3,7 @@
 use crate::flow::action_table::{ActionTable, Tally};
 use crate::flow::batch_meta::BatchMeta;
 use crate::flow::composed::ComposedTable;
+use crate::flow::hints::noted_of;
 use crate::flow::packet_meta::PacketMeta;
 use crate::flow::packet_meta::{BY_FLOW, UNKNOWN};
 use crate::flow::policy::seen_filter::SeenFilter;
@@ -13,6 +14,7 @@ use crate::simd::bits::{each_bit, first_bits};
 use crate::simd::hash::tag;
 use crate::simd::window_rewrite::Operands as FlowOperands;
 use crate::simd::{Wide, by_itself};
+use onefold_element::FlowLease;
 use onefold_nat::{Leases, NO_LEASE};
 use onefold_table::prefetch;
 
@@ -90,11 +92,12 @@ pub(crate) fn search(
 }
 
 /// [`search`] for a group's first packets, all of which are known [in short](BatchMeta::keyed): false if any has no entry.
+/// What is `noted` of [leased](crate::flow::leased) flows is asked for, too.
 #[inline(always)]
 pub(crate) fn search_keyed(
     wide: impl Wide,
     table: &Table,
-    leases: &Leases,
+    (leases, noted): (&Leases, &[FlowLease]),
     tallies: &[Tally],
     meta: &mut BatchMeta,
     n: usize,
@@ -110,7 +113,7 @@ pub(crate) fn search_keyed(
     let many = tallies.len() > FEW_WAYS;
     let zero_sums_known = table.zero_sums_known();
     let (mut zero_sums, mut unlike) = (wide.no_zero_sums(), 0);
-    let words = leases.words();
+    let (words, leased) = (leases.words(), !noted.is_empty());
     let mut i = 0;
     while i < n {
         let [a, b] = meta.keys[i];
@@ -128,6 +131,9 @@ pub(crate) fn search_keyed(
         }
         if let Some(w) = words.get(lease as usize) {
             prefetch(w);
+        }
+        if leased && let Some(noted) = noted_of(noted, l) {
+            prefetch(noted);
         }
         if many && let Some(t) = tallies.get(action as usize) {
             prefetch(t);
@@ -149,7 +155,7 @@ pub(crate) fn search_keyed(
 pub(crate) fn search_some(
     wide: impl Wide,
     table: &Table,
-    leases: &Leases,
+    (leases, noted): (&Leases, &[FlowLease]),
     actions: &ActionTable,
     meta: &mut BatchMeta,
     n: usize,
@@ -161,7 +167,7 @@ pub(crate) fn search_some(
     let many = actions.tallies.len() > FEW_WAYS;
     let zero_sums_known = table.zero_sums_known();
     let (mut zero_sums, mut unlike) = (wide.no_zero_sums(), 0);
-    let words = leases.words();
+    let (words, leased) = (leases.words(), !noted.is_empty());
     each_bit!(some, i, {
         let [a, b] = meta.keys[i];
         let Some(l) = table.get(meta.slots[i]) else {
@@ -181,6 +187,9 @@ pub(crate) fn search_some(
         }
         if let Some(w) = words.get(lease as usize) {
             prefetch(w);
+        }
+        if leased && let Some(noted) = noted_of(noted, l) {
+            prefetch(noted);
         }
         if many && let Some(t) = actions.tallies.get(action as usize) {
             prefetch(t);

@@ -59,12 +59,6 @@ impl<N: Copy> Columns<N> {
 /// Words of an IPv4 packet that are columns, and of what is behind it that are columns, too.
 pub(crate) const COLUMNS_V4: usize = COLUMNS;
 
-/// The words of sixteen IPv4 packets behind 14 bytes, as far as they are columns.
-#[inline(always)]
-pub(crate) fn words_v4<W: Wide>(wide: W, windows: &[&[u8; WINDOW]; ROW]) -> [W::N; COLUMNS_V4] {
-    six(wide, &wide.columns(windows), &wide.edges(windows))
-}
-
 /// Sixteen packets: their first bytes, columns of their headers, words around these, and the columns of IPv6, if there
 /// are any. References to each: what is told apart by number is in memory, and what is one value with it would be, too.
 #[derive(Clone, Copy)]
@@ -75,7 +69,8 @@ pub(crate) struct Asked<'a, N> {
     pub long: Option<&'a Ranks<N>>,
 }
 
-/// The words of sixteen IPv6 headers, and the two behind them: those of the columns, and of those behind them.
+/// The words of sixteen IPv6 headers, and the two behind them, or of as much of IPv4 packets: those of the columns, and
+/// of those behind them.
 #[inline(always)]
 pub(crate) fn six<W: Wide>(
     wide: W,

@@ -1,62 +1,69 @@
 //! Which packets of a group are plain, as [leases](onefold_element::FlowLease) have it, and what is noted of them:
-//! told in columns, sixteen packets at once.
+//! told sixteen packets at once, by the columns that the first look has.
 //!
-//! Bytes of the IP packet that the columns have are added up there; what stands behind them, packet by packet.
+//! Bytes of the IP packet that its window has are added up there; what stands behind them, packet by packet.
 
 use crate::flow::batch_meta::{BatchMeta, bits_from};
 use crate::flow::extract::row;
-use crate::flow::members::{COLUMNS_V4, words_v4};
+use crate::flow::members::COLUMNS_V4;
+use crate::flow::wave::LONGEST;
 use crate::flow::windows::Windows;
 use crate::simd::bits::each_bit;
-use crate::simd::{GROUP, HEAD_AT, Lanes, ROW, Wide};
+use crate::simd::{GROUP, HEAD_AT, Lanes, ROW, WINDOW, Wide};
 
 /// Bytes of an IP header without options, and of UDP's.
 const IP: u32 = 20;
 const UDP: u32 = 8;
 /// Where the addresses begin in it: what checksums are over begins there.
 const ADDRESSES: usize = 12;
-/// Bytes of an IP packet that the columns have.
+/// Bytes of an IP packet that the columns have, and that its window has: two more.
 const IN_COLUMNS: u32 = COLUMNS_V4 as u32 * 4;
+const IN_WINDOW: u32 = (WINDOW - HEAD_AT) as u32;
+const _: () = assert!(IN_WINDOW == IN_COLUMNS + 2);
 
 /// What TCP's header has in its fourth word: flags that are asked, and ACK, which is to be the only one of them.
 const FLAGS: u32 = 0x37 << 16;
 const ACK: u32 = 0x10 << 16;
 
-/// Packets of a group that are plain, if they are of IPv4 without options and whole, behind 14 bytes: a bit each.
-/// Acknowledgements and ends of segments are written down. `sums`: checksums have to be right.
+/// Sixteen packets, and what the first look knows of them.
+pub(crate) struct Sixteen<'a, 'b, N> {
+    pub packets: &'a Windows<'b>,
+    /// The first one's number in the group.
+    pub first: usize,
+    /// Their words behind 14 bytes, as far as they are columns.
+    pub words: &'a [N; COLUMNS_V4],
+    /// Bytes of the packets.
+    pub len: N,
+}
+
+/// Which of them are plain, if they are of IPv4 without options and whole, behind 14 bytes, is written down, with
+/// acknowledgements and ends of segments. `sums`: checksums have to be right.
 #[inline(always)]
 pub(crate) fn plain<W: Wide>(
     wide: W,
-    packets: &Windows<'_>,
+    those: &Sixteen<'_, '_, W::N>,
     meta: &mut BatchMeta,
     sums: bool,
-) -> u64 {
-    let (mut all, mut first) = (0, 0);
-    // Bound: sixteen packets each time
-    while first < packets.len().min(GROUP) {
-        all |= bits_from(first, sixteen(wide, packets, first, meta, sums));
-        first += ROW;
-    }
-    all
+) {
+    let usual = usual(wide, those, meta);
+    let right = match sums && usual != 0 {
+        true => usual & sums_to_ones(wide, those, usual),
+        false => usual,
+    };
+    meta.plain |= bits_from(those.first, right);
 }
 
-/// [`plain`] of sixteen packets, the first of which has number `first`.
+/// Those that are but for their checksums.
 #[inline(always)]
-fn sixteen<W: Wide>(
-    wide: W,
-    packets: &Windows<'_>,
-    first: usize,
-    meta: &mut BatchMeta,
-    sums: bool,
-) -> u16 {
-    let words = words_v4(wide, packets.row(first));
-    let len = wide.get(&Lanes(*row(&mut meta.lens, first)));
+fn usual<W: Wide>(wide: W, those: &Sixteen<'_, '_, W::N>, meta: &mut BatchMeta) -> u16 {
+    let (words, len) = (those.words, those.len);
     let low = wide.all(0xffff);
     let total = wide.and(words[0], low);
     let upper = wide.minus(total, wide.all(IP));
     let protocol = wide.and(wide.right(words[2], 16), wide.all(0xff));
+    let end = wide.plus(total, wide.all(HEAD_AT as u32));
     let there = wide.over(total, wide.all(IP + UDP - 1))
-        & !wide.over(wide.plus(total, wide.all(HEAD_AT as u32)), len);
+        & !(wide.over(end, len) | wide.over(len, wide.all(LONGEST as u32)));
     let tcp = wide.zero(wide.minus(protocol, wide.all(6)));
     let udp = wide.zero(wide.minus(protocol, wide.all(17)));
 
@@ -68,78 +75,88 @@ fn sixteen<W: Wide>(
         & !wide.over(wide.plus(header, wide.all(IP)), total);
     let says = wide.right(words[6], 16);
     let datagram = wide.over(says, wide.all(UDP - 1)) & !wide.over(says, upper);
-    let usual = there & (tcp & segment | udp & datagram);
 
     let (mut acks, mut ends) = (Lanes([0; ROW]), Lanes([0; ROW]));
     wide.put(words[7], &mut acks);
     wide.put(wide.plus(words[6], wide.minus(upper, header)), &mut ends);
-    *row(&mut meta.acks, first) = acks.0;
-    *row(&mut meta.ends, first) = ends.0;
-    if !sums || usual == 0 {
-        return usual;
-    }
+    *row(&mut meta.acks, those.first) = acks.0;
+    *row(&mut meta.ends, those.first) = ends.0;
+    meta.padded |= bits_from(those.first, wide.over(len, end));
+    there & (tcp & segment | udp & datagram)
+}
 
-    let pseudo = wide.plus(protocol, upper);
-    let sum = sum_in_columns(wide, &words, total, pseudo);
-    // twenty numbers of 16 bits: less than that many above the lower half, and all ones if and only if the sum is
+/// Whose checksums are right, or none, among `usual` ones.
+#[inline(always)]
+fn sums_to_ones<W: Wide>(wide: W, those: &Sixteen<'_, '_, W::N>, usual: u16) -> u16 {
+    let (words, packets, first) = (those.words, those.packets, those.first);
+    let low = wide.all(0xffff);
+    let total = wide.and(words[0], low);
+    let protocol = wide.and(wide.right(words[2], 16), wide.all(0xff));
+    let udp = wide.zero(wide.minus(protocol, wide.all(17)));
+    let pseudo = wide.plus(protocol, wide.minus(total, wide.all(IP)));
+    let windows = (wide.over(total, wide.all(IN_COLUMNS)) & usual != 0).then(|| packets.row(first));
+    let sum = sum_in_window(wide, (words, windows), total, pseudo);
+    // some twenty numbers of 16 bits: less than that many above the lower half, and all ones if and only if the sum is
     let folded = wide.plus(wide.right(sum, 16), wide.and(sum, low));
-    let mut right = !(wide.over(folded, low) | wide.over(low, folded));
-    let odd = !wide.zero(wide.and(total, wide.all(1)));
-    let longer = wide.over(total, wide.all(IN_COLUMNS));
-    let not_told = usual & (odd | longer);
-    if not_told != 0 {
+    let mut right = wide.zero(wide.minus(folded, low));
+    let longer = usual & wide.over(total, wide.all(IN_WINDOW));
+    if longer != 0 {
         let (mut so_far, mut totals) = (Lanes([0; ROW]), Lanes([0; ROW]));
-        wide.put(wide.choose(pseudo, sum, longer), &mut so_far);
+        wide.put(sum, &mut so_far);
         wide.put(total, &mut totals);
-        right &= !not_told;
-        each_bit!(not_told.into(), i, {
-            let from = match longer >> (i % ROW) & 1 {
-                1 => HEAD_AT + IN_COLUMNS as usize,
-                _ => HEAD_AT + ADDRESSES,
-            };
+        right &= !longer;
+        each_bit!(longer.into(), i, {
             let (to, more) = (totals.0[i % ROW] as usize, so_far.0[i % ROW]);
             let data = packets.packet(first + i).map_or(&[][..], |p| p.data());
-            let is = wide.sums_to_ones(data, (from, HEAD_AT + to), more);
+            let is = wide.sums_to_ones(data, (WINDOW, HEAD_AT + to), more);
             right |= u16::from(is) << (i % ROW);
         });
     }
     let unsummed = udp & wide.zero(wide.and(words[6], low));
-    usual & (right | unsummed)
+    right | unsummed
 }
 
-/// What the columns have of packets of these lengths, from the addresses on, is added to numbers: halves of words,
-/// which no packet ends within.
+/// What windows have of packets of these lengths, from the addresses on, is added to numbers, by halves of words.
+/// `windows`: some packets are longer than the columns.
 #[inline(always)]
-fn sum_in_columns<W: Wide>(
+fn sum_in_window<W: Wide>(
     wide: W,
-    words: &[W::N; COLUMNS_V4],
+    (words, windows): (&[W::N; COLUMNS_V4], Option<&[&[u8; WINDOW]; ROW]>),
     total: W::N,
-    mut sum: W::N,
+    sum: W::N,
 ) -> W::N {
-    let (low, zero) = (wide.all(0xffff), wide.all(0));
+    // the upper halves, and words without carry: lower halves are what these are more
+    let (mut upper, mut all) = (wide.all(0), wide.all(0));
+    let two = wide.plus(total, total);
+    let four = wide.plus(two, two);
+    let bits = wide.plus(four, four);
     let mut i = ADDRESSES / 4;
     // Loops over indices: adapters may not be inlined. Bound: the columns
     while i < COLUMNS_V4 {
-        let (upper, lower) = (wide.right(words[i], 16), wide.and(words[i], low));
         let at = i as u32 * 4;
-        sum = match at < IP + UDP {
-            true => wide.plus(sum, wide.plus(upper, lower)),
+        let word = match at < IP + UDP {
+            true => words[i],
             // as far as the packet goes
-            false => {
-                let has_upper = wide.over(total, wide.all(at + 1));
-                let has_lower = wide.over(total, wide.all(at + 3));
-                let sum = wide.plus(sum, wide.choose(zero, upper, has_upper));
-                wide.plus(sum, wide.choose(zero, lower, has_lower))
-            }
+            false => wide.first_bits(words[i], wide.minus(bits, wide.all(at * 8))),
         };
+        upper = wide.plus(upper, wide.right(word, 16));
+        all = wide.plus(all, word);
         i += 1;
     }
-    sum
+    if let Some(windows) = windows {
+        let left = wide.minus(bits, wide.all(IN_COLUMNS * 8));
+        let last = wide.first_bits(wide.last_halves(windows), left);
+        upper = wide.plus(upper, wide.right(last, 16));
+        all = wide.plus(all, last);
+    }
+    let more = wide.times(upper, wide.all(0xffff));
+    wide.plus(sum, wide.minus(all, more))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flow::members::six;
     use crate::flow::windows::places;
     use onefold_packet::{Packet, Pkt, checksum};
 
@@ -211,6 +228,21 @@ mod tests {
         b
     }
 
+    /// As the first look does it.
+    fn tell(wide: impl Wide, packets: &Windows<'_>, meta: &mut BatchMeta, sums: bool) {
+        for first in (0..packets.len()).step_by(ROW) {
+            let windows = packets.row(first);
+            let words = six(wide, &wide.columns(windows), &wide.edges(windows));
+            let those = Sixteen {
+                packets,
+                first,
+                words: &words,
+                len: wide.get(&Lanes(*row(&mut meta.lens, first))),
+            };
+            plain(wide, &those, meta, sums);
+        }
+    }
+
     fn are_told(wide: impl Wide) {
         let mut x = 0x1234_5678_9abc_def1u64;
         let mut random = |n: u32| {
@@ -228,7 +260,15 @@ mod tests {
             let data: Vec<Vec<u8>> = all.iter().map(|p| p.data().to_vec()).collect();
             let (mut meta, mut at) = (BatchMeta::default(), places());
             let windows = Windows::of(&mut all, &mut meta.lens, &mut at);
-            let got = plain(wide, &windows, &mut meta, sums);
+            tell(wide, &windows, &mut meta, sums);
+            let got = meta.plain;
+            let padded = (0..n).map(|i| {
+                u64::from(
+                    data[i].len()
+                        > 14 + usize::from(u16::from_be_bytes([data[i][16], data[i][17]])),
+                ) << i
+            });
+            assert_eq!(meta.padded & got, padded.sum::<u64>() & got);
             for (i, d) in data.iter().enumerate() {
                 let want = told(d, sums);
                 assert_eq!(got >> i & 1 == 1, want.is_some(), "{sums} {d:x?}");

@@ -22,7 +22,7 @@ use crate::simd::any::Any;
 use crate::simd::avx2::Avx2;
 use crate::simd::avx512::Avx512;
 use crate::simd::dispatch::Isa;
-use onefold_element::ElemId;
+use onefold_element::{ElemId, FlowLease};
 use onefold_nat::Leases;
 use onefold_packet::{Pkt, Timestamp};
 
@@ -66,7 +66,7 @@ macro_rules! steps {
             fn search_keyed[](
                 wide,
                 table: &Table,
-                leases: &Leases,
+                leases: (&Leases, &[FlowLease]),
                 tallies: &[Tally],
                 meta: &mut BatchMeta,
                 n: usize,
@@ -77,7 +77,7 @@ macro_rules! steps {
             fn search_some[](
                 wide,
                 table: &Table,
-                leases: &Leases,
+                leases: (&Leases, &[FlowLease]),
                 actions: &ActionTable,
                 meta: &mut BatchMeta,
                 n: usize,
@@ -146,15 +146,6 @@ macro_rules! steps {
                 packets: &mut BatchDrain<'_>,
             ) -> usize {
                 r.inspect_batch(wide, range, of, packets)
-            }
-            /// [`crate::flow::plain::plain`].
-            fn plain[](
-                wide,
-                packets: &Windows<'_>,
-                meta: &mut BatchMeta,
-                sums: bool,
-            ) -> u64 {
-                crate::flow::plain::plain(wide, packets, meta, sums)
             }
             /// [`FlowRunner::apply_grouped`].
             fn apply_grouped[](

@@ -251,6 +251,13 @@ impl Wide for Any {
         each(v, v, |v, _| v.swap_bytes())
     }
     #[inline(always)]
+    fn first_bits(self, v: Lanes, n: Lanes) -> Lanes {
+        each(v, n, |v, n| {
+            let n = (n as i32).clamp(0, 32) as u32;
+            v & !u32::MAX.checked_shr(n).unwrap_or(0)
+        })
+    }
+    #[inline(always)]
     fn unlike(self, so_far: Lanes, v: Lanes, mask: u32, value: u32) -> Lanes {
         each(so_far, v, |s, v| s | (v & mask) ^ value)
     }

@@ -231,8 +231,23 @@ pub(crate) trait Wide: SumBytes {
     fn columns(self, windows: &[&[u8; WINDOW]; ROW]) -> [Self::N; HEAD / 4];
     /// The words of what is around them, little-endian: four from the first place that [`EDGES`] says, and four from the second.
     fn edges(self, windows: &[&[u8; WINDOW]; ROW]) -> [Self::N; HEAD / 4];
+    /// The last two bytes of each window, as upper halves of big-endian words.
+    #[inline(always)]
+    fn last_halves(self, windows: &[&[u8; WINDOW]; ROW]) -> Self::N {
+        let mut to = Lanes([0; ROW]);
+        let mut i = 0;
+        // Loops over indices: adapters may not be inlined
+        while i < ROW {
+            let [.., a, b] = *windows[i];
+            to.0[i] = u32::from_be_bytes([a, b, 0, 0]);
+            i += 1;
+        }
+        self.get(&to)
+    }
     /// Each with its bytes in the opposite order.
     fn swapped(self, v: Self::N) -> Self::N;
+    /// The first bits of each, as many as `n` says as a number with a sign: none below 1, all above 31.
+    fn first_bits(self, v: Self::N, n: Self::N) -> Self::N;
     /// `so_far`, with bits set where `v` under the mask is not this value.
     fn unlike(self, so_far: Self::N, v: Self::N, mask: u32, value: u32) -> Self::N;
     /// `so_far`, with bits set where any byte of `v` under the mask is not one of `lo` to `lo + span`.
@@ -424,6 +439,11 @@ mod tests {
         keep(wide.and(a, b));
         keep(wide.right(a, 16));
         keep(wide.right(a, 0));
+        keep(wide.last_halves(windows));
+        for n in [wide.and(b, wide.all(63)), wide.all(0), wide.all(32), b] {
+            keep(wide.first_bits(a, n));
+            keep(wide.first_bits(a, wide.minus(n, wide.all(32))));
+        }
         for n in [1, 2, 4, 8] {
             let mut some: Vec<u32> = (0..n * ROW - 1).map(|i| all_of(windows, i)).collect();
             some.sort_unstable();

@@ -25,10 +25,11 @@ use std::arch::x86_64::{
     _mm_movemask_epi8, _mm_packs_epi16, _mm_set1_epi16, _mm_setzero_si128, _mm_slli_epi16,
     _mm256_add_epi32, _mm256_add_epi64, _mm256_and_si256, _mm256_andnot_si256, _mm256_blendv_epi8,
     _mm256_broadcastsi128_si256, _mm256_cmpeq_epi16, _mm256_cmpeq_epi32, _mm256_i32gather_epi32,
-    _mm256_loadu_si256, _mm256_max_epu8, _mm256_max_epu16, _mm256_min_epu32, _mm256_movemask_epi8,
-    _mm256_mullo_epi32, _mm256_or_si256, _mm256_packus_epi32, _mm256_permute4x64_epi64,
-    _mm256_set1_epi16, _mm256_shuffle_epi8, _mm256_srl_epi32, _mm256_storeu_si256, _mm256_sub_epi8,
-    _mm256_sub_epi32, _mm256_subs_epu8, _mm256_testz_si256, _mm256_xor_si256,
+    _mm256_loadu_si256, _mm256_max_epi32, _mm256_max_epu8, _mm256_max_epu16, _mm256_min_epu32,
+    _mm256_movemask_epi8, _mm256_mullo_epi32, _mm256_or_si256, _mm256_packus_epi32,
+    _mm256_permute4x64_epi64, _mm256_set1_epi16, _mm256_shuffle_epi8, _mm256_srl_epi32,
+    _mm256_srlv_epi32, _mm256_storeu_si256, _mm256_sub_epi8, _mm256_sub_epi32, _mm256_subs_epu8,
+    _mm256_testz_si256, _mm256_xor_si256,
 };
 
 /// With AVX2.
@@ -387,6 +388,16 @@ impl Wide for Avx2 {
         let swap = Two(self.swap(), self.swap());
         // SAFETY: as above.
         unsafe { both!(_mm256_shuffle_epi8(v, swap)) }
+    }
+    #[inline(always)]
+    fn first_bits(self, v: Two, n: Two) -> Two {
+        let (none, all) = (Two(self.none(), self.none()), self.all(u32::MAX));
+        // SAFETY: as above. What is shifted by 32 and more is zero.
+        unsafe {
+            let n = both!(_mm256_max_epi32(n, none));
+            let others = both!(_mm256_srlv_epi32(all, n));
+            both!(_mm256_andnot_si256(others, v))
+        }
     }
     #[inline(always)]
     fn unlike(self, so_far: Two, v: Two, mask: u32, value: u32) -> Two {

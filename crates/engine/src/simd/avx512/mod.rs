@@ -446,6 +446,15 @@ impl Wide for Avx512 {
         }
     }
     #[inline(always)]
+    fn first_bits(self, v: Self::N, n: Self::N) -> Self::N {
+        use std::arch::x86_64::{_mm512_andnot_si512, _mm512_max_epi32, _mm512_srlv_epi32};
+        // SAFETY: as above. What is shifted by 32 and more is zero.
+        unsafe {
+            let n = _mm512_max_epi32(n, self.all(0));
+            _mm512_andnot_si512(_mm512_srlv_epi32(self.all(u32::MAX), n), v)
+        }
+    }
+    #[inline(always)]
     fn unlike(self, so_far: Self::N, v: Self::N, mask: u32, value: u32) -> Self::N {
         use std::arch::x86_64::{_mm512_and_si512, _mm512_ternarylogic_epi32};
         let (mask, value) = (self.all(mask), self.all(value));
