@@ -29,8 +29,8 @@ pub(crate) struct BatchWay {
     pub checksums: bool,
     /// The element gives leases, and packets are where [plain](crate::flow::plain) ones are looked for.
     pub leases: bool,
-    /// Packets are written when they have been inspected.
-    pub writes: bool,
+    /// Packets begin elsewhere when they leave: they have to have room there. (Who has been looked at has a window.)
+    pub moves: bool,
     /// What is written is the flow's own, and stands on bindings that its entry leases.
     pub own: bool,
     /// Nobody asks when these were used last: a flow's lease, which is given while they hold, ends before they do.
@@ -53,7 +53,7 @@ impl BatchWay {
         sees_trimmed: false,
         checksums: false,
         leases: false,
-        writes: false,
+        moves: false,
         own: false,
         untimed: false,
     };
@@ -85,7 +85,7 @@ impl BatchWay {
                 && a.hint == 0
                 && f.l3 == HEAD_AT as u16
                 && usize::from(a.header) == ipv4::LEN,
-            writes: !f.idle || f.start != 0,
+            moves: f.start != 0,
             own: f.own,
             untimed: f.own && f.untimed,
         }

@@ -244,7 +244,7 @@ impl FlowRunner {
         }
         let (action, lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
         let w = self.composed.batched(action)?;
-        if lease != NO_LEASE && !self.pool.leases.runs(lease) || w.writes && !self.has_room(w, p) {
+        if lease != NO_LEASE && !self.pool.leases.runs(lease) || w.moves && !self.has_room(w, p) {
             return None;
         }
         let data = p.data();

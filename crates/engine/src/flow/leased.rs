@@ -31,10 +31,10 @@ use onefold_packet::{Pkt, Timestamp};
 struct LeasedRun {
     /// Behind the last one.
     end: usize,
-    /// Those that end sooner than they did, those that are written, and those that stand on bindings of which is noted
+    /// Those that end sooner than they did, those that begin elsewhere, and those that stand on bindings of which is noted
     /// when they are used: a bit each.
     trimmed: u64,
-    written: u64,
+    moved: u64,
     timed: u64,
 }
 
@@ -245,7 +245,7 @@ fn leased_run(
             wide.set(w.way, those, &mut meta.ways);
             leased |= those;
             run.trimmed |= if w.trims { those & meta.padded } else { 0 };
-            run.written |= if w.writes { those } else { 0 };
+            run.moved |= if w.moves { those } else { 0 };
             run.timed |= if w.untimed { 0 } else { those & bound };
         }
     }
@@ -279,7 +279,7 @@ fn leased_each(
         (meta.ways[i], meta.leases[i]) = (w.way, lease);
         meta.operands[i] = flow_of(l).operands;
         run.trimmed |= u64::from(w.trims) << i & meta.padded;
-        run.written |= u64::from(w.writes) << i;
+        run.moved |= u64::from(w.moves) << i;
         run.timed |= u64::from(!w.untimed & (lease != NO_LEASE)) << i;
         k += 1;
     }
@@ -297,10 +297,10 @@ fn ready(
     (from, packets): (usize, &[Pkt]),
 ) -> usize {
     let all = first_bits(run.end) & !first_bits(from);
-    each_bit!((run.written | run.timed) & all, k, {
+    each_bit!((run.moved | run.timed) & all, k, {
         let i = k % GROUP;
         let fits = |p: &Pkt| p.headroom() >= ROOM && composed.fits(meta.ways[i], p);
-        let room = run.written >> i & 1 == 0 || packets.get(k - from).is_some_and(fits);
+        let room = run.moved >> i & 1 == 0 || packets.get(k - from).is_some_and(fits);
         if !room || run.timed >> i & 1 == 1 && !pool.leases.runs(meta.leases[i]) {
             return k;
         }
