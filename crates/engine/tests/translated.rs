@@ -57,7 +57,7 @@ fn run(mix: Mix, rounds: usize, seed: u64) -> (Levels, usize) {
             })
             .collect();
         let left = l.batch(if back { "other" } else { "in" }, &some, ns);
-        for (_, f) in left.into_iter().filter(|_| !back) {
+        for (_, f) in left.into_iter().filter(|(_, f)| !back && f.len() >= 38) {
             translated += usize::from(f[26..29] == [192, 0, 2]);
             match replies.len() < 60 {
                 true => replies.push(answer(f)),
@@ -157,10 +157,12 @@ fn a_checksum_of_udp_that_comes_to_zero() {
     let left = l.batch("in", std::slice::from_ref(&zero), 1);
     assert_eq!(left[0].1[40..42], [0xff, 0xff]);
     l.batch("other", &[answer(first[0].1.clone())], 1_000);
+    // it is assured when it has been a stream for a while
     for round in 0..20 {
+        let ns = [1_500_000_000, 800_000_000, 1_000_000][usize::from(round).min(2)];
         let mut some: Vec<_> = (0..30).map(|i| datagram(i * 7 + round)).collect();
         some[9] = zero.clone();
-        let left = l.batch("in", &some, 1_000_000);
+        let left = l.batch("in", &some, ns);
         assert_eq!((left.len(), &left[9].1[40..42]), (30, &[0xff, 0xff][..]));
     }
     assert!(l.batches.stats().leased > 100, "{:?}", l.batches.stats());

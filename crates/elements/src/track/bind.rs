@@ -9,7 +9,7 @@
 use super::conn_nat::FRAGMENT;
 use super::key::{ConnKey, Ends, Place};
 use super::range::Side;
-use super::table::ConnTable;
+use super::table::{ConnTable, DNAT, FLIPPED, SNAT, USED};
 use super::translate::Rewrite;
 use crate::ip4;
 use onefold_element::Port;
@@ -116,6 +116,22 @@ fn key_alone(net: &[u8]) -> Option<(ConnKey, bool)> {
 }
 
 impl ConnTable {
+    /// Is this the connection of packets with this key that go this way? Whether they are replies, if it is.
+    #[inline]
+    pub(super) fn direction(&self, i: u32, key: &ConnKey, flipped: bool) -> Option<bool> {
+        let r = self.records.get(i as usize)?;
+        let reply = (r.status & FLIPPED != 0) != flipped;
+        let by_key = r.status & USED != 0 && r.key == *key;
+        if r.status & (SNAT | DNAT) == 0 {
+            return by_key.then_some(reply);
+        }
+        let back = || Some(self.translations.get(self.given.translation(i))?.back);
+        match by_key && !reply {
+            true => Some(false),
+            false => (back() == Some((*key, flipped))).then_some(true),
+        }
+    }
+
     /// A packet with a connection's ends is none of its packets (what it says of itself is wrong, or it is not
     /// tracked): whoever goes by ends alone is told that what was said of them does not hold any more.
     pub(super) fn is_none_of_its_connection(&mut self, p: &Packet) {

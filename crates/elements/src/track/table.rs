@@ -2,11 +2,12 @@
 
 use super::class::{ConnClass, ConnState};
 use super::conn_index::ConnIndex;
+use super::given::AllGiven;
 use super::headers::{Seen, Tracked, Upper};
 use super::key::ConnKey;
 use super::settings::Settings;
 use super::tcp::{Machine, Step};
-use super::translate::{AllGiven, InHand, Leaves, Translations};
+use super::translate::{InHand, Leaves, Translations};
 use foldhash::fast::RandomState;
 use onefold_element::{FlowLease, NO_HINT};
 use onefold_nat::RecordLeases;
@@ -418,22 +419,6 @@ impl ConnTable {
         noted.expires = now.saturating_add(ms);
         self.count(class);
         Some(i.wrapping_add(1))
-    }
-
-    /// Is this the connection of packets with this key that go this way? Whether they are replies, if it is.
-    #[inline]
-    fn direction(&self, i: u32, key: &ConnKey, flipped: bool) -> Option<bool> {
-        let r = self.records.get(i as usize)?;
-        let reply = (r.status & FLIPPED != 0) != flipped;
-        let by_key = r.status & USED != 0 && r.key == *key;
-        if r.status & (SNAT | DNAT) == 0 {
-            return by_key.then_some(reply);
-        }
-        let back = || Some(self.translations.get(self.given.translation(i))?.back);
-        match by_key && !reply {
-            true => Some(false),
-            false => (back() == Some((*key, flipped))).then_some(true),
-        }
     }
 
     /// Connections with these hints will be refreshed soon: their memory is asked for.

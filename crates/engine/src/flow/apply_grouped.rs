@@ -9,6 +9,7 @@ use crate::flow::batch_meta::{MOST, Usual};
 use crate::flow::lease::LeasePool;
 use crate::simd::GROUP;
 use crate::simd::bits::{each_bit, first_bits};
+use crate::simd::window_rewrite::rewrite_packet;
 use crate::simd::{HEAD_AT, Wide};
 use onefold_element::StateStore;
 use onefold_nat::{Leases, NO_LEASE};
@@ -153,7 +154,7 @@ impl ApplyAtOnce<'_, '_> {
             let taken = (&template.bytes, wide.take(&template.bytes));
             let mut windows = packets.some(those);
             while let Some((i, w)) = windows.next() {
-                wide.rewrite_packet(wide.load(w), taken, &b.operands[i], w);
+                rewrite_packet(wide, wide.load(w), taken, &b.operands[i], w);
             }
         }
         done.went = go.count_ones() as usize;

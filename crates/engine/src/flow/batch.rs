@@ -56,8 +56,7 @@ impl FlowRunner {
         // Bound: each round takes at least one packet.
         while !batch.is_empty() {
             // what comes to be known from here on was not when the group was looked at
-            let news = self.news;
-            let mut n = batch.len().min(GROUP);
+            let (news, mut n) = (self.news, batch.len().min(GROUP));
             // the clock is the same for the whole group, as far as it is looked at
             let equal_match =
                 !stamped || self.begin_group(ingress, batch.get(..n).unwrap_or_default());

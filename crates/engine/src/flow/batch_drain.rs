@@ -38,7 +38,7 @@ impl<'a> BatchDrain<'a> {
 
     /// For debug builds: what the next ones are to be when they leave.
     #[cfg(debug_assertions)]
-    pub fn expect(&mut self, leave: Vec<onefold_packet::Packet>) {
+    pub fn will_leave_as(&mut self, leave: Vec<onefold_packet::Packet>) {
         self.expected = leave;
     }
 

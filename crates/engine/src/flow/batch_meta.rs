@@ -80,6 +80,12 @@ pub(crate) struct BatchMeta {
     pub addresses: [[u64; KEY - 1]; GROUP],
 }
 
+/// Lanes of a group's, from this one on.
+#[inline(always)]
+pub(crate) fn row<T>(all: &mut [T; GROUP], first: usize) -> &mut [T; ROW] {
+    &mut all.as_chunks_mut().0[first / ROW % (GROUP / ROW)]
+}
+
 impl Default for BatchMeta {
     fn default() -> BatchMeta {
         BatchMeta {

@@ -6,7 +6,7 @@
 //! in one or two instructions. An IPv6 header is longer, and goes on in the columns behind the first ones. What has no
 //! columns (VLAN tags, rare guards) is asked packet by packet, as ever.
 
-use crate::flow::batch_meta::{BatchMeta, bits_from};
+use crate::flow::batch_meta::{BatchMeta, bits_from, row};
 use crate::flow::ingress_cache::IngressCache;
 use crate::flow::interval_table::{Headers, IntervalTable};
 use crate::flow::key::{ADDRESSES, Keys, long_addresses};
@@ -161,6 +161,24 @@ impl<N: Copy> Found<N> {
     }
 }
 
+/// Tells which of sixteen packets are plain, by their columns and the words around these.
+#[inline(always)]
+fn plain_of<W: Wide>(
+    wide: W,
+    (packets, first): (&Windows<'_>, usize),
+    (columns, around): (&Columns<W::N>, &[W::N; HEAD / 4]),
+    (meta, sums): (&mut BatchMeta, bool),
+) {
+    let words = six(wide, &columns.words, around);
+    let those = Sixteen {
+        packets,
+        first,
+        words: &words,
+        len: columns.len,
+    };
+    plain(wide, &those, meta, sums);
+}
+
 /// Keys and hashes of sixteen packets, the first of which has number `first` in its group, by the words of their
 /// headers: buckets of the table are asked for. `long`: which have keys of five words.
 #[inline(always)]
@@ -200,12 +218,6 @@ fn ask_buckets<const LONG: bool, W: Wide>(
         one_by_one();
         table.ask(*b);
     }
-}
-
-/// Lanes of a group's, from this one on.
-#[inline(always)]
-pub(crate) fn row<T>(all: &mut [T; GROUP], first: usize) -> &mut [T; ROW] {
-    &mut all.as_chunks_mut().0[first / ROW % (GROUP / ROW)]
 }
 
 impl IngressCache {
@@ -308,23 +320,11 @@ impl IngressCache {
         let windows = packets.row(first);
         let columns = Columns::of(wide, windows, wide.get(&len));
         // Registers, unless they are told apart by number: what asks so has copies.
-        let edges = match EDGES {
-            true => wide.edges(windows),
-            false => [wide.all(0); HEAD / 4],
-        };
+        let none = || [wide.all(0); HEAD / 4];
+        let edges = if EDGES { wide.edges(windows) } else { none() };
         if let Some(sums) = meta.tells_plain {
-            let around = match EDGES {
-                true => edges,
-                false => wide.edges(windows),
-            };
-            let words = six(wide, &columns.words, &around);
-            let those = Sixteen {
-                packets,
-                first,
-                words: &words,
-                len: columns.len,
-            };
-            plain(wide, &those, meta, sums);
+            let around = if EDGES { edges } else { wide.edges(windows) };
+            plain_of(wide, (packets, first), (&columns, &around), (meta, sums));
         }
         let actions = row(&mut meta.actions, first);
         let guards = row(&mut meta.guards, first);

@@ -273,6 +273,17 @@ fn counts(
     Ok((counts, late, moment))
 }
 
+/// What the bindings on a path are like is so for all packets that are written by this template.
+fn bound_as(path: &Path, template: &mut RewriteTemplate) -> Result<(), &'static str> {
+    template.untimed = path.flows.iter().all(|f| f.by != BoundBy::Fields);
+    let no_zero = path.flows.iter().filter(|f| f.no_zero).count();
+    template.bytes.no_zero = template.bytes.udp && no_zero > 0;
+    match template.bytes.no_zero && no_zero < path.flows.len() {
+        true => Err("a UDP checksum that may come to zero in one place only"),
+        false => Ok(()),
+    }
+}
+
 /// The action of a packet that went, and what is its flow's own. `window`: the packet as it arrived. The error says
 /// why it cannot be gone again like this. `when` tells when an element must hear of what it counts.
 pub(crate) fn make(
@@ -309,12 +320,7 @@ pub(crate) fn make(
     let mut template = RewriteTemplate::nothing();
     template.l3 = l3 as u32;
     template.bytes.udp = guard.shape.udp();
-    template.untimed = path.flows.iter().all(|f| f.by != BoundBy::Fields);
-    let no_zero = path.flows.iter().filter(|f| f.no_zero).count();
-    template.bytes.no_zero = guard.shape.udp() && no_zero > 0;
-    if template.bytes.no_zero && no_zero < path.flows.len() {
-        return Err("a UDP checksum that may come to zero in one place only");
-    }
+    bound_as(path, &mut template)?;
     let mut flow = Flow::default();
     let (sink, image) = match path.end {
         PathEnd::Output(sink, image) => (sink, image),
@@ -441,8 +447,8 @@ pub(crate) fn make(
             }
             // as numbers modulo 65,535: what it was less what was added so far
             // between two bindings of which neither leaves zero it is none, either
-            let stays = template.bytes.no_zero;
-            if s.kind == SumKind::Udp && i + 1 < s.groups.len() && sum > 0 && !stays {
+            let left = i + 1 < s.groups.len() && !template.bytes.no_zero;
+            if s.kind == SumKind::Udp && left && sum > 0 {
                 let place = flow
                     .zero_udp_checksum
                     .get_mut(zero_sums / 4)

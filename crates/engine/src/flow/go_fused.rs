@@ -6,7 +6,7 @@ use crate::flow::in_place_way::HINTS;
 use crate::flow::runner::{FlowRunner, tell};
 use crate::flow::table::NO_SLOT;
 use crate::flow::walk::{leaves, tally_and_tell, touched};
-use crate::simd::window_rewrite::Operands;
+use crate::simd::window_rewrite::{Operands, rewrite_packet};
 use crate::simd::{WINDOW, Wide};
 use onefold_element::{InspectCx, Inspected, NO_HINT};
 use onefold_nat::NO_LEASE;
@@ -122,7 +122,7 @@ impl FlowRunner {
                             false => rewrite.operands,
                         };
                         let template = (rewrite, wide.take(rewrite));
-                        wide.rewrite_packet(wide.load(w), template, &operands, w);
+                        rewrite_packet(wide, wide.load(w), template, &operands, w);
                     }
                 }
             }

@@ -168,7 +168,7 @@ impl FlowRunner {
         let (mut trimmed, mut plain, mut bound) = (0u64, 0u64, 0u64);
         // Loops over indices: adapters may not be inlined. Bound: the group
         while n < most {
-            let Some(x) = self.batch_item(wide, from + n, (long, stale), &rest[n]) else {
+            let Some(x) = self.batch_item(wide, from + n, (long, stale), &rest[n], true) else {
                 break;
             };
             if n > 0 && (x.node != node || x.leased) {
@@ -223,12 +223,13 @@ impl FlowRunner {
         }
         self.stats.inspected_in_batches += went as u64;
         #[cfg(debug_assertions)]
-        packets.expect(leave);
+        packets.will_leave_as(leave);
         self.batch_leaves(wide, (from, from + went), packets);
         (went, n)
     }
 
-    /// What is handed over of a packet of the group, which these are the bytes of.
+    /// What is handed over of a packet of the group, if bindings that it stands on hold; whether untimed ones do is
+    /// asked if `holds`.
     #[inline(always)]
     fn batch_item<'a>(
         &self,
@@ -236,6 +237,7 @@ impl FlowRunner {
         i: usize,
         (long, stale): (u64, bool),
         p: &'a Packet,
+        holds: bool,
     ) -> Option<BatchItem<'a>> {
         let (i, meta) = (i % GROUP, &*self.meta);
         let l = self.table.get(meta.slots[i])?;
@@ -244,7 +246,8 @@ impl FlowRunner {
         }
         let (action, lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
         let w = self.composed.batched(action)?;
-        if lease != NO_LEASE && !self.pool.leases.runs(lease) || w.moves && !self.has_room(w, p) {
+        let asked = lease != NO_LEASE && (holds || !w.untimed);
+        if asked && !self.pool.leases.runs(lease) || w.moves && !self.has_room(w, p) {
             return None;
         }
         let data = p.data();
@@ -338,7 +341,8 @@ impl FlowRunner {
         let mut seen = BatchList::new();
         for (i, p) in (from..upto).zip(packets) {
             let any = crate::simd::any::Any;
-            let Some(x) = self.batch_item(any, i, (long, stale), p) else {
+            // bindings hold as long as a lease on the flow runs
+            let Some(x) = self.batch_item(any, i, (long, stale), p, false) else {
                 break;
             };
             if !x.leased {

@@ -20,7 +20,7 @@ use crate::flow::runner::FlowRunner;
 use crate::flow::table::{Entry, Slot, Table};
 use crate::flow::transmit::count_known;
 use crate::simd::bits::{each_bit, first_bits};
-use crate::simd::window_rewrite::WindowRewrite;
+use crate::simd::window_rewrite::{WindowRewrite, rewrite_packet};
 use crate::simd::{GROUP, HEAD_AT, Wide};
 use onefold_element::{FlowLease, LEASE_KINDS, NO_FLOW_LEASE};
 use onefold_nat::NO_LEASE;
@@ -31,8 +31,8 @@ use onefold_packet::{Pkt, Timestamp};
 struct LeasedRun {
     /// Behind the last one.
     end: usize,
-    /// Those that end sooner than they did, those that begin elsewhere, and those that stand on bindings of which is noted
-    /// when they are used: a bit each.
+    /// Those that end sooner than they did, those that begin elsewhere, and those that stand on bindings of which is
+    /// noted when they are used: a bit each.
     trimmed: u64,
     moved: u64,
     timed: u64,
@@ -102,7 +102,7 @@ impl FlowRunner {
         let end = ready((&self.composed, &self.pool), &self.meta, &run, (from, rest));
         let meta = &*self.meta;
         let noted = (&meta.acks, &meta.ends);
-        let of = (self.table.lines(), &meta.slots);
+        let of = (&self.table.lines[..], &meta.slots);
         let to = note_each(leases, of, (from, end, now), &stays, noted);
         let went = to - from;
         if went == 0 {
@@ -123,7 +123,7 @@ impl FlowRunner {
         }
         self.stats.leased += went as u64;
         #[cfg(debug_assertions)]
-        packets.expect(leave);
+        packets.will_leave_as(leave);
         self.batch_leaves(wide, (from, to), packets);
         went
     }
@@ -218,7 +218,7 @@ fn write_each(
                 true => f.operands(&meta.operands[i % GROUP]),
                 false => rewrite.operands,
             };
-            wide.rewrite_packet(wide.load(w), taken, &operands, w);
+            rewrite_packet(wide, wide.load(w), taken, &operands, w);
         }
     });
 }

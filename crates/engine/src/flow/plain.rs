@@ -3,8 +3,7 @@
 //!
 //! Bytes of the IP packet that its window has are added up there; what stands behind them, packet by packet.
 
-use crate::flow::batch_meta::{BatchMeta, bits_from};
-use crate::flow::extract::row;
+use crate::flow::batch_meta::{BatchMeta, bits_from, row};
 use crate::flow::members::COLUMNS_V4;
 use crate::flow::wave::LONGEST;
 use crate::flow::windows::Windows;

@@ -10,6 +10,7 @@ use crate::simd::Wide;
 use crate::simd::any::Any;
 use crate::simd::window_rewrite::Operands as FlowOperands;
 use crate::simd::window_rewrite::WindowRewrite;
+use crate::simd::window_rewrite::rewrite_packet;
 use onefold_packet::Packet;
 
 /// Most fields that are copied from one place of the packet to another.
@@ -107,7 +108,7 @@ impl RewriteTemplate {
     #[inline(always)]
     pub fn apply_quick<W: Wide>(&self, wide: W, w: &mut [u8; WINDOW], operands: &FlowOperands) {
         let template = (&self.bytes, wide.take(&self.bytes));
-        wide.rewrite_packet(wide.load(w), template, operands, w);
+        rewrite_packet(wide, wide.load(w), template, operands, w);
     }
 
     /// [`RewriteTemplate::apply_quick`] of one that is [simple](RewriteTemplate::simple).
@@ -126,7 +127,13 @@ impl RewriteTemplate {
         operands: &FlowOperands,
     ) {
         let template = (&self.bytes, wide.take(&self.bytes));
-        wide.rewrite_packet(wide.turned_by(wide.load(w), turn), template, operands, w);
+        rewrite_packet(
+            wide,
+            wide.turned_by(wide.load(w), turn),
+            template,
+            operands,
+            w,
+        );
     }
 
     /// The same is added to checksums of all packets, and this is it: said of one that has been

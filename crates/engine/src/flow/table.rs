@@ -273,11 +273,6 @@ impl Table {
     pub fn get(&self, slot: Slot) -> Option<&Entry> {
         self.lines.get(slot as usize)
     }
-    /// All entries, by slot.
-    #[inline(always)]
-    pub fn lines(&self) -> &[Entry] {
-        &self.lines
-    }
     /// May any entry have dangers? Which ones do cannot be foreseen where some protocols' entries have and others' have not.
     #[inline(always)]
     pub fn zero_sums_known(&self) -> bool {

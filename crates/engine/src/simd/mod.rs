@@ -157,22 +157,6 @@ pub(crate) trait Wide: SumBytes {
         operands: &Operands,
         to: &mut [u8; WINDOW],
     );
-    /// [`Wide::rewrite`] of one of a flow's packets, `template` being what has been taken: what comes to zero and must
-    /// not is all ones.
-    #[inline(always)]
-    fn rewrite_packet(
-        self,
-        v: Self::V,
-        (template, taken): (&WindowRewrite, Self::LoadedTemplate<'_>),
-        operands: &Operands,
-        to: &mut [u8; WINDOW],
-    ) {
-        let zero = template.comes_to_zero(operands, to);
-        self.rewrite(v, taken, operands, to);
-        if zero {
-            template.l4_sum.put(to, [0xff; 2]);
-        }
-    }
     /// The same by a template that is [simple](WindowRewrite::simple).
     fn rewrite_near(self, template: &WindowRewrite, w: &mut [u8; WINDOW]);
     /// How many numbers of a row `v` is above.

@@ -237,6 +237,23 @@ impl WindowRewrite {
     }
 }
 
+/// [`Wide::rewrite`] of one of a flow's packets, `template` being what has been taken: what comes to zero and must not
+/// is all ones.
+#[inline(always)]
+pub(crate) fn rewrite_packet<W: Wide>(
+    wide: W,
+    v: W::V,
+    (template, taken): (&WindowRewrite, W::LoadedTemplate<'_>),
+    operands: &Operands,
+    to: &mut [u8; WINDOW],
+) {
+    let zero = template.comes_to_zero(operands, to);
+    wide.rewrite(v, taken, operands, to);
+    if zero {
+        template.l4_sum.put(to, [0xff; 2]);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -358,8 +358,11 @@ fn elements_that_want_to_know_of_each_packet_are_told() {
     let (mut r, [a, ..]) = opened(false);
     r.table.settings.marks = true;
     assert_eq!(went(&mut r, &[(&a, 1)]), 0);
-    (r.table.settings.marks, r.table.settings.translates) = (false, true);
+    (r.table.settings.marks, r.table.settings.renames) = (false, true);
     assert_eq!(went(&mut r, &[(&a, 1)]), 0);
+    // who translates is told of those that are handed over, and tells what becomes of the others
+    (r.table.settings.renames, r.table.settings.translates) = (false, true);
+    assert_eq!(went(&mut r, &[(&a, 1)]), 1);
     assert_eq!(millis(Timestamp(-1)), 0);
 }
 

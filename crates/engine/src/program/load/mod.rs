@@ -632,8 +632,7 @@ impl Loader<'_> {
 
     fn site(&mut self, elem: u32, cause: &str, asked: bool) -> u32 {
         self.code.asks_elements |= asked;
-        let sites = &mut self.code.sites;
-        let key = (elem, cause.to_string(), asked);
+        let (sites, key) = (&mut self.code.sites, (elem, cause.to_string(), asked));
         *self.sites.entry(key).or_insert_with(|| {
             sites.push(code::Site {
                 elem,

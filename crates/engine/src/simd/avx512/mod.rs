@@ -5,13 +5,10 @@ mod hash;
 mod rank;
 pub(crate) mod turn;
 
-use crate::simd::GROUP;
-use crate::simd::WINDOW;
 use crate::simd::avx2::Avx2;
 use crate::simd::intervals::IntervalEnds;
-use crate::simd::window_rewrite::Operands;
-use crate::simd::window_rewrite::{NEAR, WindowRewrite};
-use crate::simd::{EDGES, HEAD, HEAD_AT, Hashes, Lanes, ROW, TAGS, Wide, ZERO_SUM_WORDS};
+use crate::simd::window_rewrite::{NEAR, Operands, WindowRewrite};
+use crate::simd::{EDGES, GROUP, HEAD, HEAD_AT, Hashes, Lanes, ROW, TAGS, WINDOW, Wide};
 use std::arch::x86_64::{__m256i, __m512i};
 
 /// With AVX-512 (F, BW, VL).
@@ -289,7 +286,7 @@ impl Wide for Avx512 {
             _mm512_loadu_si512, _mm512_mask_cmpeq_epi16_mask, _mm512_mask_test_epi16_mask,
             _mm512_set1_epi16,
         };
-        let [a, b, c] = ZERO_SUM_WORDS;
+        let [a, b, c] = crate::simd::ZERO_SUM_WORDS;
         let zero_sums = 0xf << (a * 4) | 0xf << (b * 4) | 0xf << (c * 4);
         // SAFETY: an array of 64 bytes; the instructions are there, or the value would not be.
         unsafe {
@@ -439,20 +436,16 @@ impl Wide for Avx512 {
         use std::arch::x86_64::{_mm_set_epi8, _mm512_broadcast_i32x4, _mm512_shuffle_epi8};
         // SAFETY: as above.
         unsafe {
-            let swap = _mm512_broadcast_i32x4(_mm_set_epi8(
-                12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3,
-            ));
-            _mm512_shuffle_epi8(v, swap)
+            let swap = _mm_set_epi8(12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3);
+            _mm512_shuffle_epi8(v, _mm512_broadcast_i32x4(swap))
         }
     }
     #[inline(always)]
     fn first_bits(self, v: Self::N, n: Self::N) -> Self::N {
         use std::arch::x86_64::{_mm512_andnot_si512, _mm512_max_epi32, _mm512_srlv_epi32};
         // SAFETY: as above. What is shifted by 32 and more is zero.
-        unsafe {
-            let n = _mm512_max_epi32(n, self.all(0));
-            _mm512_andnot_si512(_mm512_srlv_epi32(self.all(u32::MAX), n), v)
-        }
+        let shifted = |n| unsafe { _mm512_srlv_epi32(self.all(u32::MAX), n) };
+        unsafe { _mm512_andnot_si512(shifted(_mm512_max_epi32(n, self.all(0))), v) }
     }
     #[inline(always)]
     fn unlike(self, so_far: Self::N, v: Self::N, mask: u32, value: u32) -> Self::N {
