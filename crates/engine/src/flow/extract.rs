@@ -161,15 +161,30 @@ impl<N: Copy> Found<N> {
     }
 }
 
-/// Tells which of sixteen packets are plain, by their columns and the words around these.
+/// The words around the columns of sixteen packets, if they are asked for.
+#[inline(always)]
+fn around<W: Wide>(wide: W, windows: &[&[u8; WINDOW]; ROW], asked: bool) -> [W::N; HEAD / 4] {
+    match asked {
+        true => wide.edges(windows),
+        false => [wide.all(0); HEAD / 4],
+    }
+}
+
+/// Tells which of sixteen packets are plain, if that is to be told, by their columns and the words around these, which
+/// are made if they are not there.
 #[inline(always)]
 fn plain_of<W: Wide>(
     wide: W,
     (packets, first): (&Windows<'_>, usize),
-    (columns, around): (&Columns<W::N>, &[W::N; HEAD / 4]),
-    (meta, sums): (&mut BatchMeta, bool),
+    (columns, edges, there): (&Columns<W::N>, &[W::N; HEAD / 4], bool),
+    meta: &mut BatchMeta,
 ) {
-    let words = six(wide, &columns.words, around);
+    let Some(sums) = meta.tells_plain else { return };
+    let around = match there {
+        true => *edges,
+        false => wide.edges(packets.row(first)),
+    };
+    let words = six(wide, &columns.words, &around);
     let those = Sixteen {
         packets,
         first,
@@ -320,12 +335,8 @@ impl IngressCache {
         let windows = packets.row(first);
         let columns = Columns::of(wide, windows, wide.get(&len));
         // Registers, unless they are told apart by number: what asks so has copies.
-        let none = || [wide.all(0); HEAD / 4];
-        let edges = if EDGES { wide.edges(windows) } else { none() };
-        if let Some(sums) = meta.tells_plain {
-            let around = if EDGES { edges } else { wide.edges(windows) };
-            plain_of(wide, (packets, first), (&columns, &around), (meta, sums));
-        }
+        let edges = around(wide, windows, EDGES);
+        plain_of(wide, (packets, first), (&columns, &edges, EDGES), meta);
         let actions = row(&mut meta.actions, first);
         let guards = row(&mut meta.guards, first);
         // in memory, where they are asked by number; nothing is put there where nobody does

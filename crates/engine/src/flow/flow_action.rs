@@ -13,7 +13,7 @@ use crate::flow::rewrite_template::{EXIT, Flow, MAX_MOVES, RewriteTemplate};
 use crate::program::code::{Code, Cut};
 use crate::program::headers::registers::{Source, write_bits};
 use crate::program::path::{Path, PathEnd};
-use crate::program::rewrite::value::{CONST, FieldWrite, Term, Value};
+use crate::program::rewrite::value::{CONST, FieldWrite, Sum, Term, Value};
 use crate::simd::At;
 use crate::simd::WINDOW;
 use crate::simd::window_rewrite::Operands as FlowOperands;
@@ -274,7 +274,12 @@ fn counts(
 }
 
 /// What the bindings on a path are like is so for all packets that are written by this template.
-fn bound_as(path: &Path, template: &mut RewriteTemplate) -> Result<(), &'static str> {
+fn bound_as(
+    path: &Path,
+    guard: &MaskedMatch,
+    template: &mut RewriteTemplate,
+) -> Result<(), &'static str> {
+    template.bytes.udp = guard.shape.udp();
     template.untimed = path.flows.iter().all(|f| f.by != BoundBy::Fields);
     let no_zero = path.flows.iter().filter(|f| f.no_zero).count();
     template.bytes.no_zero = template.bytes.udp && no_zero > 0;
@@ -282,6 +287,12 @@ fn bound_as(path: &Path, template: &mut RewriteTemplate) -> Result<(), &'static 
         true => Err("a UDP checksum that may come to zero in one place only"),
         false => Ok(()),
     }
+}
+
+/// Does a checksum of UDP that comes to zero behind one of its changes stay so? Behind the last one nothing is added, and
+/// where none is to leave zero there is none between two of them, either.
+fn stays_zero(template: &RewriteTemplate, sum: &Sum, change: usize) -> bool {
+    change + 1 < sum.groups.len() && !template.bytes.no_zero
 }
 
 /// The action of a packet that went, and what is its flow's own. `window`: the packet as it arrived. The error says
@@ -319,8 +330,7 @@ pub(crate) fn make(
     action.plain = late == path.counts.len();
     let mut template = RewriteTemplate::nothing();
     template.l3 = l3 as u32;
-    template.bytes.udp = guard.shape.udp();
-    bound_as(path, &mut template)?;
+    bound_as(path, guard, &mut template)?;
     let mut flow = Flow::default();
     let (sink, image) = match path.end {
         PathEnd::Output(sink, image) => (sink, image),
@@ -446,9 +456,7 @@ pub(crate) fn make(
                     .ok_or("a checksum that depends on more than the flow")?;
             }
             // as numbers modulo 65,535: what it was less what was added so far
-            // between two bindings of which neither leaves zero it is none, either
-            let left = i + 1 < s.groups.len() && !template.bytes.no_zero;
-            if s.kind == SumKind::Udp && left && sum > 0 {
+            if s.kind == SumKind::Udp && stays_zero(&template, s, i) && sum > 0 {
                 let place = flow
                     .zero_udp_checksum
                     .get_mut(zero_sums / 4)
