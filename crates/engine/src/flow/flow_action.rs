@@ -289,8 +289,8 @@ fn bound_as(
     }
 }
 
-/// Does a checksum of UDP that comes to zero behind one of its changes stay so? Behind the last one nothing is added, and
-/// where none is to leave zero there is none between two of them, either.
+/// Does a checksum of UDP that comes to zero behind one of its changes stay so? Behind the last one nothing is added,
+/// and where none is to leave zero there is none between two of them, either.
 fn stays_zero(template: &RewriteTemplate, sum: &Sum, change: usize) -> bool {
     change + 1 < sum.groups.len() && !template.bytes.no_zero
 }
