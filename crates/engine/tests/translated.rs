@@ -220,7 +220,7 @@ fn all_short_sequences_of_what_may_come() {
     for sequence in 0..EVENTS.len().pow(DEPTH) {
         let mut l = fresh.again();
         let mut came_from: [Option<Vec<u8>>; 2] = [None, None];
-        let mut next = sequence;
+        let (mut next, mut ns) = (sequence, 1_000);
         let events = (0..DEPTH).map(|_| {
             let event = EVENTS[next % EVENTS.len()];
             next /= EVENTS.len();
@@ -231,24 +231,27 @@ fn all_short_sequences_of_what_may_come() {
             match event {
                 Event::Sends(host) => {
                     let some = vec![datagrams[of(host)].clone(); 5];
-                    let left = l.batch("in", &some, 1_000);
+                    let left = l.batch("in", &some, ns);
                     came_from[of(host)] = left.last().map(|(_, f)| f.clone());
                 }
                 Event::Answered(host) => {
                     if let Some(f) = &came_from[of(host)] {
-                        l.batch("other", &vec![answer(f.clone()); 5], 1_000);
+                        l.batch("other", &vec![answer(f.clone()); 5], ns);
                     }
                 }
                 Event::Wrong(host) => {
                     let mut wrong = datagrams[of(host)].clone();
                     wrong[43] ^= 1;
-                    l.batch("in", &[wrong.clone(), wrong], 1_000);
+                    l.batch("in", &[wrong.clone(), wrong], ns);
                 }
                 Event::Waits => {
-                    l.batch("in", &[], 2_100_000_000);
+                    // up to when the next packet comes
+                    ns = 2_100_000_000;
+                    continue;
                 }
                 Event::Forgets => l.write("connections.flush", ""),
             }
+            ns = 1_000;
         }
         l.compare();
         leased += l.batches.stats().leased;
