@@ -43,7 +43,11 @@ fn answer(mut f: Vec<u8>) -> Vec<u8> {
 
 /// The levels behind it, and how many packets got another source.
 fn run(mix: Mix, rounds: usize, seed: u64) -> (Levels, usize) {
-    let mut l = Levels::new(CHAIN);
+    run_chain(CHAIN, mix, rounds, seed)
+}
+
+fn run_chain(chain: &str, mix: Mix, rounds: usize, seed: u64) -> (Levels, usize) {
+    let mut l = Levels::new(chain);
     let mut r = Rng(seed);
     let (mut replies, mut translated): (Vec<Vec<u8>>, usize) = (Vec::new(), 0);
     for round in 0..rounds {
@@ -276,4 +280,37 @@ fn all_short_sequences_of_what_may_come() {
         leased += l.batches.stats().leased;
     }
     assert!(leased > 2_000, "{leased}");
+}
+
+/// A rewriter behind the tracker: what a leased flow's packets write stands on a binding of its own, which ends by
+/// itself, and whose last use counts.
+const REWRITER: &str = "
+    connections :: ConnTable(CAPACITY 24, UDP 2, UDP_STREAM 4, TCP_ESTABLISHED 5, TCP_CLOSE 1, TCP_FIN_WAIT 1);
+    nat :: IPRewriter(pattern 192.0.2.9 1024-1063 - - 0 1, drop, MAPPING_CAPACITY 30, UDP_TIMEOUT 3, UDP_GUARANTEE 1,
+      TCP_TIMEOUT 3, TCP_GUARANTEE 1);
+    FromDevice(in) -> Strip(14) -> CheckIPHeader -> c :: IPClassifier(tcp or udp, -);
+    c [0] -> up :: ConnTrack(connections, established, new, -); c [1] -> Discard;
+    up [0] -> n :: Counter -> nat; up [1] -> ConnConfirm(connections) -> nat; up [2] -> Discard;
+    nat [0] -> Unstrip(14) -> ToDevice(out);
+    FromDevice(other) -> Strip(14) -> CheckIPHeader -> d :: IPClassifier(tcp or udp, -);
+    d [0] -> [1] nat; d [1] -> Discard;
+    nat [1] -> down :: ConnTrack(connections, established, -); down [0] -> Unstrip(14) -> ToDevice(back);
+    down [1] -> Discard;";
+
+#[test]
+fn leased_packets_use_the_bindings_of_rewriters() {
+    let mut leased = 0;
+    for (hosts, lively, seed) in [(5, 2, 51), (12, 5, 52), (30, 10, 53)] {
+        let mix = Mix {
+            hosts,
+            lively,
+            damaged: 1,
+            icmp: 0,
+        };
+        let (l, translated) = run_chain(REWRITER, mix, 150, seed);
+        assert_eq!(l.batches.stats().refused, 0, "{:?}", l.batches.causes());
+        assert!(translated > 100);
+        leased += l.batches.stats().leased;
+    }
+    assert!(leased > 500, "{leased}");
 }
