@@ -6,6 +6,7 @@
 //! than which fields stay. What is told of a connection that is in the table lasts as long as it is there
 //! ([`ConnTable::lasting_in_hand`](super::table::ConnTable::lasting_in_hand)).
 
+use super::conn_index::key_ahead;
 use super::conn_nat::FRAGMENT;
 use super::key::{ConnKey, Ends, Place};
 use super::range::Side;
@@ -103,18 +104,6 @@ pub(super) fn ends(p: &BindPacket) -> Ends {
     }
 }
 
-/// The key of what looks like a packet of TCP or UDP over IPv4 to who looks no further, and which way it goes.
-fn key_alone(net: &[u8]) -> Option<(ConnKey, bool)> {
-    let h = net.first_chunk::<24>()?;
-    if h[0] >> 4 != 4 || ![proto::TCP, proto::UDP].contains(&h[9]) {
-        return None;
-    }
-    let (src, dst) = ([h[12], h[13], h[14], h[15]], [h[16], h[17], h[18], h[19]]);
-    let at = usize::from(h[0] & 15) * 4;
-    let ports = *net.get(at..)?.first_chunk::<4>()?;
-    Some(ConnKey::of_v4(src, dst, h[9], ports))
-}
-
 impl ConnTable {
     /// Is this the connection of packets with this key that go this way? Whether they are replies, if it is.
     #[inline]
@@ -138,7 +127,7 @@ impl ConnTable {
         if !self.settings.translates {
             return;
         }
-        let key = p.network().and_then(key_alone);
+        let key = p.network().and_then(key_ahead);
         if let Some((i, _)) = key.and_then(|(key, flipped)| self.position(&key, flipped)) {
             self.leases.end(i);
         }

@@ -66,10 +66,10 @@ impl ConnIndex {
     }
 }
 
-/// The key of a packet of TCP or UDP, behind an IP header without options or extension headers: not asked for more than
-/// that, as nothing follows from it.
+/// The key of what looks like a packet of TCP or UDP behind an IP header without options or extension headers, and
+/// whether it goes from the key's second end to its first: it is not asked for more than that.
 #[inline]
-fn key_ahead(net: &[u8]) -> Option<ConnKey> {
+pub(super) fn key_ahead(net: &[u8]) -> Option<(ConnKey, bool)> {
     match *net.first_chunk::<24>()? {
         [
             0x45,
@@ -87,14 +87,14 @@ fn key_ahead(net: &[u8]) -> Option<ConnKey> {
             ref ends @ ..,
         ] => {
             let [s0, s1, s2, s3, d0, d1, d2, d3, ports @ ..] = *ends;
-            let (key, _) = ConnKey::of_v4([s0, s1, s2, s3], [d0, d1, d2, d3], protocol, ports);
-            Some(key)
+            let (src, dst) = ([s0, s1, s2, s3], [d0, d1, d2, d3]);
+            Some(ConnKey::of_v4(src, dst, protocol, ports))
         }
         [v, _, _, _, _, _, protocol @ (TCP | UDP), ..] if v >> 4 == 6 => {
             let (src, rest) = net.get(8..)?.split_first_chunk::<16>()?;
             let (dst, rest) = rest.split_first_chunk::<16>()?;
-            let (key, _) = ConnKey::of_v6(*src, *dst, protocol, *rest.first_chunk::<4>()?);
-            Some(key)
+            let ports = *rest.first_chunk::<4>()?;
+            Some(ConnKey::of_v6(*src, *dst, protocol, ports))
         }
         _ => None,
     }
@@ -104,7 +104,7 @@ impl ConnTable {
     /// A packet will be tracked soon: where its connection would be found is asked for.
     #[inline]
     pub fn prefetch_packet(&self, net: &[u8]) {
-        if let Some(key) = key_ahead(net) {
+        if let Some((key, _)) = key_ahead(net) {
             self.index.prefetch(self.hasher.hash_one(key));
         }
     }
@@ -170,7 +170,7 @@ mod tests {
             let Seen::Packet(t) = read(&net, false) else {
                 panic!("{net:?}");
             };
-            assert_eq!(key_ahead(&net), Some(t.key), "{net:?}");
+            assert_eq!(key_ahead(&net), Some((t.key, t.flipped)), "{net:?}");
         }
     }
 

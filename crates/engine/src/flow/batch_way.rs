@@ -31,9 +31,8 @@ pub(crate) struct BatchWay {
     pub leases: bool,
     /// Packets begin elsewhere when they leave: they have to have room there. (Who has been looked at has a window.)
     pub moves: bool,
-    /// What is written is the flow's own, and stands on bindings that its entry leases.
-    pub own: bool,
-    /// Nobody asks when these were used last: a flow's lease, which is given while they hold, ends before they do.
+    /// Nobody asks when the bindings that its entries lease were used last: a flow's lease, which is given while they
+    /// hold, ends before they do.
     pub untimed: bool,
 }
 
@@ -54,7 +53,6 @@ impl BatchWay {
         checksums: false,
         leases: false,
         moves: false,
-        own: false,
         untimed: false,
     };
     #[inline(always)]
@@ -86,7 +84,6 @@ impl BatchWay {
                 && f.l3 == HEAD_AT as u16
                 && usize::from(a.header) == ipv4::LEN,
             moves: f.start != 0,
-            own: f.own,
             untimed: f.own && f.untimed,
         }
     }
