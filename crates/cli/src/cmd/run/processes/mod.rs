@@ -146,6 +146,7 @@ pub fn run(
     if !spec.is_kernel() {
         move_before_others();
     }
+    mover.start()?;
     let server = match is_live {
         true => asked::start(args, chain, &mut mover)?,
         false => None,
@@ -153,6 +154,7 @@ pub fn run(
     if !args.quiet {
         mover.say(&segments);
     }
+    crate::live::tell_running(args.quiet);
     let ended = match is_live {
         true => mover.live(&run_plan.live_plan)?,
         false => mover.captures(run_plan.linger)?,

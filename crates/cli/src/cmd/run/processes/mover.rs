@@ -8,6 +8,7 @@
 
 mod counting;
 mod ending;
+mod interfaces;
 mod scheduled;
 mod tapped;
 
@@ -203,7 +204,6 @@ impl Mover {
                 eprintln!("schedule: {r}");
             }
         }
-        eprintln!("running; Ctrl-C ends it");
         if self.live {
             eprintln!(
                 "sandbox: off (functions are processes, which are started anew when they fail)"
@@ -477,18 +477,13 @@ impl Mover {
         }
     }
 
-    /// The packets of network interfaces, until somebody says stop.
+    /// The packets of network interfaces, from [`Mover::start`] until somebody says stop.
     ///
     /// # Errors
     /// A device is broken, or a process does not stay.
     pub fn live(&mut self, plan: &LivePlan) -> Result<Ended> {
         let begun = Instant::now();
         self.begun = begun;
-        for io in &mut self.ios {
-            if let Some(p) = &mut io.port {
-                p.start(io.entry.is_some())?;
-            }
-        }
         let mut attended = Instant::now();
         let mut interrupted = false;
         let (mut idle_since, mut last) = (None, begun);
@@ -535,15 +530,6 @@ impl Mover {
         })
     }
 
-    /// How long it may sleep at most: there are ports that do not tell of packets.
-    fn longest_sleep(&self) -> Duration {
-        let ports = self
-            .ios
-            .iter()
-            .filter_map(|io| io.port.as_ref()?.longest_sleep());
-        ports.min().unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP)
-    }
-
     /// Packets of interfaces go in; where the first process's ring is full, they wait in the device. How many.
     fn poll(&mut self) -> Result<usize> {
         let mut all = 0;
@@ -587,14 +573,5 @@ impl Mover {
             self.send(output)?;
         }
         Ok(all)
-    }
-
-    /// Looks after interfaces.
-    fn attend(&mut self) {
-        for io in &mut self.ios {
-            if let Some(remark) = io.port.as_mut().and_then(|p| p.attend()) {
-                eprintln!("port {}: {remark}", io.name);
-            }
-        }
     }
 }
