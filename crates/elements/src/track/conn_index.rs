@@ -3,12 +3,7 @@
 
 use super::headers::{TCP, UDP};
 use super::key::ConnKey;
-use super::table::{ConnTable, Record, SWEPT};
 use onefold_table::{IndexKeys, TagIndex, prefetch};
-use std::hash::BuildHasher;
-
-/// Connections that give way are foreseen so far: a look-up from far away takes about as long as a new connection does.
-const FORESEEN: usize = 3;
 
 /// Entries by the hashes of their keys. Which keys these are is the table's to say.
 #[derive(Debug, Clone, Default)]
@@ -21,9 +16,9 @@ fn short(hash: u64) -> u32 {
 }
 
 /// See [`ConnIndex::insert`].
-struct Keys<'a, F>(F, &'a [Record]);
+struct Keys<'a, F, R>(F, &'a [R]);
 
-impl<F: Fn(u32) -> u64> IndexKeys for Keys<'_, F> {
+impl<F: Fn(u32) -> u64, R> IndexKeys for Keys<'_, F, R> {
     fn hash(&self, entry: u32) -> u32 {
         short((self.0)(entry))
     }
@@ -43,14 +38,27 @@ impl ConnIndex {
 
     /// One more. `hash_of`: the hash of an entry's key, for those that are in; most of these are numbers of `records`.
     #[inline]
-    pub fn insert(
+    pub fn insert<R>(
         &mut self,
         hash: u64,
         entry: u32,
         hash_of: impl Fn(u32) -> u64,
-        records: &[Record],
+        records: &[R],
     ) {
         self.0.add(short(hash), entry, &Keys(hash_of, records));
+    }
+
+    /// An entry with this hash in the place of the one for which `is_it` holds, which is given back; one more, if there
+    /// is none.
+    #[inline]
+    pub fn set<R>(
+        &mut self,
+        (hash, entry): (u64, u32),
+        is_it: impl Fn(u32) -> bool,
+        hash_of: impl Fn(u32) -> u64,
+        records: &[R],
+    ) -> Option<u32> {
+        (self.0).set(short(hash), entry, is_it, &Keys(hash_of, records))
     }
 
     /// Takes out exactly this one, if it is in.
@@ -97,35 +105,6 @@ pub(super) fn key_ahead(net: &[u8]) -> Option<(ConnKey, bool)> {
             Some(ConnKey::of_v6(*src, *dst, protocol, ports))
         }
         _ => None,
-    }
-}
-
-impl ConnTable {
-    /// A packet will be tracked soon: where its connection would be found is asked for.
-    #[inline]
-    pub fn prefetch_packet(&self, net: &[u8]) {
-        if let Some((key, _)) = key_ahead(net) {
-            self.index.prefetch(self.hasher.hash_one(key));
-        }
-    }
-
-    /// A connection has given way at this place of the table. While the table is full, and few connections are assured,
-    /// the ones that are next follow at equal distances: their memory is asked for. It is a matter of speed alone.
-    #[inline]
-    pub(super) fn foresee_way(&self, i: u32) {
-        let next = |n: usize| {
-            let at = i as usize + n * (SWEPT + 1);
-            let len = self.records.len();
-            // behind the last one comes the first one
-            self.records
-                .get(if at < len { at } else { at.wrapping_sub(len) })
-        };
-        if let Some(r) = next(FORESEEN) {
-            self.index.prefetch(self.hasher.hash_one(r.key));
-        }
-        if let Some(r) = next(2 * FORESEEN) {
-            prefetch(r);
-        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! What rules have made of connections, by their numbers: which are translated, and marks.
 
+use onefold_table::{HugeVec, prefetch};
+
 /// Of a connection that is not translated.
 pub(super) const NOT_TRANSLATED: u32 = u32::MAX;
 
@@ -20,7 +22,7 @@ const NOTHING_GIVEN: Given = Given {
 /// The same of all connections, by their numbers; of those behind the end, nothing. Records are one line of the cache
 /// without it, and tables that neither translate nor know marks never have any.
 #[derive(Debug, Clone, Default)]
-pub(super) struct AllGiven(Vec<Given>);
+pub(super) struct AllGiven(HugeVec<Given>);
 
 impl AllGiven {
     #[inline]
@@ -32,6 +34,14 @@ impl AllGiven {
     #[inline]
     pub fn translation(&self, i: u32) -> u32 {
         self.of(i).translation
+    }
+
+    /// What has been made of a connection will be asked.
+    #[inline]
+    pub fn prefetch(&self, i: u32) {
+        if let Some(g) = self.0.get(i as usize) {
+            prefetch(g);
+        }
     }
 
     /// A connection's mark.
@@ -53,8 +63,8 @@ impl AllGiven {
 
     /// Bound: as many as there are records.
     fn of_mut(&mut self, i: u32) -> Option<&mut Given> {
-        if self.0.len() <= i as usize {
-            self.0.resize(i as usize + 1, NOTHING_GIVEN);
+        while self.0.len() <= i as usize {
+            self.0.push(NOTHING_GIVEN);
         }
         self.0.get_mut(i as usize)
     }

@@ -26,6 +26,7 @@ mod conn_nat;
 mod conn_status;
 mod conn_table;
 mod conn_track;
+mod foresee;
 mod given;
 mod headers;
 mod key;

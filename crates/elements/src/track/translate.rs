@@ -9,14 +9,15 @@
 //! share its state, so that a packet has gone all its way before the next one is tracked.
 
 use super::class::ConnClass;
+use super::conn_index::ConnIndex;
 use super::given::NOT_TRANSLATED;
 use super::headers::{Seen, Tracked, of_packet};
-use super::key::{ConnKey, Ends};
+use super::key::{ConnKey, Ends, Place};
 use super::range::{Range, Side};
 use super::table::{ConnTable, DNAT, FLIPPED, SNAT, USED};
-use hashbrown::HashTable;
 use onefold_nat::FlowRef;
 use onefold_packet::Packet;
+use onefold_table::{HugeVec, prefetch};
 use std::hash::BuildHasher;
 
 /// Connections of one source that are looked at for the end that it has already, the newest first.
@@ -43,9 +44,11 @@ pub(super) struct Translation {
 /// All of them, by number; the sources that are translated, each with its newest connection.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Translations {
-    all: Vec<Translation>,
+    all: HugeVec<Translation>,
     free: Vec<u32>,
-    sources: HashTable<u32>,
+    sources: ConnIndex,
+    /// What the last source that was translated became.
+    last_source: Option<[u8; 16]>,
 }
 
 impl Translations {
@@ -53,6 +56,43 @@ impl Translations {
     #[inline]
     pub fn get(&self, i: u32) -> Option<&Translation> {
         self.all.get(i as usize)
+    }
+
+    /// A connection's translation will be read, or forgotten.
+    #[inline]
+    pub fn prefetch(&self, i: u32) {
+        if let Some(t) = self.get(i) {
+            // longer than a line of the cache, and begins anywhere in one
+            prefetch(t);
+            prefetch(&t.back);
+            prefetch(&t.newer);
+        }
+    }
+
+    /// It will be forgotten: the ones beside it are asked for, and where its source is found.
+    #[inline]
+    pub fn prefetch_around(&self, t: &Translation, hasher: &impl BuildHasher) {
+        if t.orig.src != t.new.src {
+            self.sources
+                .prefetch(source_hash(hasher, &t.orig.src, t.orig.protocol));
+            for beside in [t.older, t.newer] {
+                if let Some(t) = self.get(beside) {
+                    prefetch(&t.newer);
+                }
+            }
+        }
+    }
+
+    /// What the last source that was translated became.
+    #[inline]
+    pub fn last_source(&self) -> Option<[u8; 16]> {
+        self.last_source
+    }
+
+    /// The first packet of a connection with this source will be tracked.
+    #[inline]
+    pub fn prefetch_source(&self, hash: u64) {
+        self.sources.prefetch(hash);
     }
 }
 
@@ -173,11 +213,11 @@ fn inverse(e: &Ends) -> Ends {
     match e.is_icmp() {
         // the identifier and the question are the same both ways
         true => Ends {
-            src: super::key::Place {
+            src: Place {
                 port: e.src.port,
                 ..e.dst
             },
-            dst: super::key::Place {
+            dst: Place {
                 port: e.dst.port,
                 ..e.src
             },
@@ -420,8 +460,9 @@ impl ConnTable {
     /// The ends with the source that another connection of the same source has, if that is in the range.
     pub(super) fn same_source(&self, e: &Ends, range: &Range, now: u64) -> Option<Ends> {
         let t = &self.translations;
-        let same = |i: &u32| t.get(*i).is_some_and(|x| is_source(&x.orig, e));
-        let mut next = *t.sources.find(source_hash(&self.hasher, e), same)?;
+        let same = |i: u32| t.get(i).is_some_and(|x| is_source(&x.orig, e));
+        let hash = source_hash(&self.hasher, &e.src, e.protocol);
+        let mut next = t.sources.find(hash, same)?;
         for _ in 0..LOOKED_AT {
             let x = t.get(next)?;
             let found = Ends {
@@ -468,6 +509,7 @@ impl ConnTable {
             debug_assert_eq!(r.status & FLIPPED != 0, orig.key().1);
         }
         if orig.src != new.src {
+            self.translations.last_source = Some(new.src.address);
             self.enlist(i);
         }
         back.0
@@ -477,24 +519,15 @@ impl ConnTable {
         let Some(orig) = self.translations.get(i).map(|t| t.orig) else {
             return;
         };
-        let hash = source_hash(&self.hasher, &orig);
+        let hash = source_hash(&self.hasher, &orig.src, orig.protocol);
         let Translations { all, sources, .. } = &mut self.translations;
-        let same = |j: &u32| {
-            all.get(*j as usize)
-                .is_some_and(|x| is_source(&x.orig, &orig))
+        let (known, hasher) = (&**all, &self.hasher);
+        let same = |j: u32| (known.get(j as usize)).is_some_and(|x| is_source(&x.orig, &orig));
+        let hash_of = |j: u32| {
+            let x = known.get(j as usize).map(|x| &x.orig);
+            x.map_or(0, |e| source_hash(hasher, &e.src, e.protocol))
         };
-        let older = match sources.find_mut(hash, same) {
-            Some(newest) => std::mem::replace(newest, i),
-            None => {
-                let hasher = &self.hasher;
-                let hash_of = |j: &u32| {
-                    let x = all.get(*j as usize);
-                    x.map_or(0, |x| source_hash(hasher, &x.orig))
-                };
-                sources.insert_unique(hash, i, hash_of);
-                NONE
-            }
-        };
+        let older = sources.set((hash, i), same, hash_of, known).unwrap_or(NONE);
         if let Some(t) = all.get_mut(i as usize) {
             (t.older, t.newer) = (older, NONE);
         }
@@ -510,18 +543,16 @@ impl ConnTable {
         if t.orig.src == t.new.src {
             return Some(t.back.0);
         }
-        let hash = source_hash(&self.hasher, &t.orig);
+        let hash = source_hash(&self.hasher, &t.orig.src, t.orig.protocol);
         let Translations { all, sources, .. } = &mut self.translations;
         if let Some(x) = all.get_mut(t.older as usize) {
             x.newer = t.newer;
         }
         match all.get_mut(t.newer as usize) {
             Some(x) => x.older = t.older,
-            None => match (sources.find_entry(hash, |j| *j == i), t.older) {
-                (Ok(e), NONE) => drop(e.remove()),
-                (Ok(mut e), older) => *e.get_mut() = older,
-                (Err(_), _) => {}
-            },
+            None if t.older == NONE => sources.remove(hash, i),
+            // nothing is added: another one is in its place
+            None => drop(sources.set((hash, t.older), |j| j == i, |_| 0, &[] as &[Translation])),
         }
         Some(t.back.0)
     }
@@ -541,7 +572,9 @@ fn is_source(a: &Ends, b: &Ends) -> bool {
     (a.src, a.protocol, a.v6) == (b.src, b.protocol, b.v6)
 }
 
-fn source_hash(hasher: &impl BuildHasher, e: &Ends) -> u64 {
-    let address = u128::from_ne_bytes(e.src.address);
-    hasher.hash_one((address, e.src.port, e.protocol, e.v6))
+/// The hash of an address and what it sends from. Both versions of IP have addresses of their own.
+#[inline]
+pub(super) fn source_hash(hasher: &impl BuildHasher, src: &Place, protocol: u8) -> u64 {
+    let address = u128::from_ne_bytes(src.address);
+    hasher.hash_one((address, u32::from(src.port) << 8 | u32::from(protocol)))
 }
