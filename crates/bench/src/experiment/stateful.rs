@@ -30,6 +30,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 const FIREWALL: &str = "firewall with connection tracking";
 const ROUTER: &str = "router with connection tracking and NAT";
 const NAPT: &str = "NAPT";
+const NAT: &str = "function nat";
 /// Places on the axis.
 const PLACES: [(f64, &str); 2] = [(0.0, "established"), (1.0, "new")];
 
@@ -99,6 +100,20 @@ nat[1] -> EtherEncap(0x0800, 02:00:00:00:02:00, 02:00:00:00:02:01) -> ToDevice(l
 c[1] -> Discard; d[1] -> Discard; u[1] -> Discard; v[1] -> Discard;
 ";
 
+/// The same by the function of that name, which keeps what RFC 4787 and 5382 want of a NAT.
+const NAT_CHAIN: &str = "\
+functions:
+  nat:
+    nat:
+      pool: 198.51.100.1-198.51.100.8
+      capacity: 131072
+      encap-inside: { mac: '02:00:00:00:02:00', next-hop: '02:00:00:00:02:01' }
+      encap-outside: { mac: '02:00:00:00:03:00', next-hop: '02:00:00:00:03:01' }
+ports:
+  lan: nat[0]
+  wan: nat[1]
+";
+
 fn plan(scale: &Scale) -> Result<Plan, PlanError> {
     let mut plan = Plan::default();
     let all = PLACES.map(|(x, _)| x);
@@ -120,6 +135,7 @@ fn plan(scale: &Scale) -> Result<Plan, PlanError> {
             ]),
         ),
         (NAPT, ChainSpec::Click(NAPT_CHAIN.into())),
+        (NAT, ChainSpec::Files(vec![file("chain.yaml", NAT_CHAIN)])),
     ];
     for (x, label) in PLACES.into_iter().filter(|(x, _)| wanted.contains(x)) {
         let new = x > 0.0;

@@ -1,5 +1,6 @@
 //! Translation of connections without a packet: what ConnDstNat and ConnSrcNat would write, told as numbers that
-//! somebody else writes; and the model that says of which packets that can be told: of TCP and UDP over IPv4.
+//! somebody else writes; and the models that say of which packets that can be told: of TCP and UDP over IPv4. So is
+//! what ConnConfirm does, which writes nothing.
 //!
 //! Packets that begin connections, packets of known ones and replies all get a binding here, and those that stay as
 //! they are one that changes nothing: which of these a packet is, the table alone knows. So the model promises no more
@@ -11,6 +12,7 @@ use super::conn_nat::FRAGMENT;
 use super::key::{ConnKey, Ends, Place};
 use super::range::Side;
 use super::table::{ConnTable, DNAT, FLIPPED, SNAT, USED};
+use super::table_user::TRACKING;
 use super::translate::Rewrite;
 use crate::ip4;
 use onefold_element::Port;
@@ -55,6 +57,48 @@ pub(super) fn model(side: Side, port: Port) -> Model {
         // input k belongs to argument k, as the table's name is argument 0
         k => last.from_arg(k),
     });
+    Model::Cases(cases)
+}
+
+/// What becomes of packets at a ConnConfirm: they stay as they are. Of TCP and UDP over IPv4 their ends tell which one
+/// of the table's packets it is; it is asked about all others.
+pub(super) fn confirming() -> Model {
+    let ask = |when: Cond| Case::new(when, Exit::Ask(TRACKING));
+    let mut cases = Vec::from(ip4::unless_header(Exit::Ask(TRACKING)));
+    let four = ValueSet::one(4).complement(4);
+    cases.push(ask(Cond::In(Read::Field(field::IP_VERSION), four)));
+    cases.push(ask(Cond::eq(field::IP_IHL, 5).not()));
+    cases.push(ask(ip4::whole_packet().not()));
+    let both = [proto::TCP, proto::UDP].map(|p| (u128::from(p), u128::from(p)));
+    let others = ValueSet::from_intervals(both).complement(8);
+    cases.push(ask(Cond::In(Read::Field(field::IP_PROTO), others)));
+    let of_tcp = Cond::eq(field::IP_PROTO, proto::TCP.into());
+    let short = |n: usize| Cond::less(Read::TransportLen, n as u128);
+    cases.push(ask(of_tcp.and(short(tcp::LEN))));
+    cases.push(ask(short(udp::LEN)));
+    let kept = || Rewritten::Kept;
+    let expected = Expected {
+        output: 0,
+        saddr: kept(),
+        daddr: kept(),
+        sport: kept(),
+        dport: kept(),
+    };
+    let bind = Bind {
+        kind: BindKind::Flow,
+        flows: vec![FlowKind {
+            input: 0,
+            forward: expected.clone(),
+            reply: None,
+        }],
+        expected: Some(expected),
+        source_only: false,
+        by_protocol: true,
+        dst_anno: DstAnno::Kept,
+        reply_anno: None,
+        pass: None,
+    };
+    cases.push(Case::new(Cond::Always, Exit::Bind(Box::new(bind))));
     Model::Cases(cases)
 }
 
@@ -176,6 +220,11 @@ pub(super) fn binding(
         b.transport_sum = checksum::fold(sum + difference(old.port, new.port));
     }
     b
+}
+
+/// The binding that leaves a packet as it is.
+pub(super) fn unchanged(p: &BindPacket) -> Binding {
+    binding((0, Side::Src), p, None)
 }
 
 /// What is to be added to a checksum's complement where a word has changed (RFC 1624, equation 3).

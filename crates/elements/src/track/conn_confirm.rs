@@ -5,9 +5,12 @@
 //! full and nothing gives way, the packet is dropped; so is one whose replies would be another connection's, where
 //! addresses are translated and no end was free.
 
-use super::table::{Confirmed, ConnTable, millis};
-use super::table_user::{NO_TABLE, finish, is_asked, uses_table};
+use super::begin::Confirmed;
+use super::bind;
+use super::table::{ConnTable, millis};
+use super::table_user::{NO_TABLE, finish, uses_table};
 use onefold_element::args::{AnyArg, Args};
+use onefold_element::model::{BindPacket, Binding, Bound, Model, ModelCx};
 use onefold_element::{ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, StateId};
 use onefold_packet::Pkt;
 
@@ -42,7 +45,34 @@ impl Element for ConnConfirm {
         Ok(())
     }
 
-    is_asked!();
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        bind::confirming()
+    }
+
+    fn bind(
+        &mut self,
+        _: Port,
+        p: &BindPacket,
+        may: &dyn Fn(&Binding) -> bool,
+        cx: &mut Cx<'_>,
+    ) -> Bound {
+        let b = bind::unchanged(p);
+        if !may(&b) {
+            return Bound::Punt("a binding of no known kind");
+        }
+        let now = millis(cx.now);
+        let t = cx.store.get_mut::<ConnTable>(self.table);
+        let (key, flipped) = bind::ends(p).key();
+        let Some(confirmed) = t.and_then(|t| t.confirm_in_hand((&key, flipped), now)) else {
+            return Bound::Punt("another packet is in hand");
+        };
+        tell(confirmed, cx);
+        match confirmed {
+            Confirmed::Passes | Confirmed::Entered => Bound::To(b),
+            Confirmed::Full => Bound::Drop(FULL),
+            Confirmed::Clashes => Bound::Drop(CLASHES),
+        }
+    }
 
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         let now = millis(cx.now);
@@ -52,15 +82,7 @@ impl Element for ConnConfirm {
         };
         let seen = t.read_again(&p);
         let confirmed = t.confirm(&seen, now);
-        cx.decide(None, || {
-            let text = match confirmed {
-                Confirmed::Passes => "no connection begins",
-                Confirmed::Entered => "a connection begins",
-                Confirmed::Full => FULL,
-                Confirmed::Clashes => CLASHES,
-            };
-            text.to_string()
-        });
+        tell(confirmed, cx);
         match confirmed {
             Confirmed::Passes | Confirmed::Entered => cx.emit(0, p),
             Confirmed::Full => cx.drop(p, FULL),
@@ -69,4 +91,17 @@ impl Element for ConnConfirm {
     }
 
     uses_table!(table);
+}
+
+/// Says what becomes of a packet.
+fn tell(confirmed: Confirmed, cx: &mut Cx<'_>) {
+    cx.decide(None, || {
+        let text = match confirmed {
+            Confirmed::Passes => "no connection begins",
+            Confirmed::Entered => "a connection begins",
+            Confirmed::Full => FULL,
+            Confirmed::Clashes => CLASHES,
+        };
+        text.to_string()
+    });
 }

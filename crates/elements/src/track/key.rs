@@ -51,6 +51,12 @@ impl Ends {
 
     /// The key of packets with these ends, and which way one goes from `src` to `dst`.
     pub fn key(&self) -> (ConnKey, bool) {
+        if !self.v6 && !self.is_icmp() {
+            let [[s0, s1], [d0, d1]] = [self.src.port, self.dst.port].map(u16::to_be_bytes);
+            let four = |p: &Place| [p.address[0], p.address[1], p.address[2], p.address[3]];
+            let ports = [s0, s1, d0, d1];
+            return ConnKey::of_v4(four(&self.src), four(&self.dst), self.protocol, ports);
+        }
         let bytes = if self.v6 { 16 } else { 4 };
         let (src, dst) = (&self.src.address[..bytes], &self.dst.address[..bytes]);
         let (at_src, at_dst) = (self.src.port.to_be_bytes(), self.dst.port.to_be_bytes());

@@ -15,6 +15,7 @@
 
 mod apply;
 mod batch;
+mod begin;
 mod bind;
 mod choose;
 pub mod class;

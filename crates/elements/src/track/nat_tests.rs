@@ -1,12 +1,13 @@
 //! Translation against a plain list of connections that is kept as the kernel keeps its own, and packet by packet.
 
 use super::apply::write;
+use super::begin::Confirmed;
 use super::class::{ConnClass, ConnState};
 use super::headers::{Seen, read};
 use super::key::{Ends, Place};
 use super::range::{Range, Side};
 use super::settings::Settings;
-use super::table::{Confirmed, ConnTable, Found};
+use super::table::{ConnTable, Found};
 use crate::testing::cases;
 use onefold_packet::checksum;
 use proptest::prelude::*;

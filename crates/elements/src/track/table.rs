@@ -7,7 +7,7 @@ use super::headers::{Seen, Tracked, Upper};
 use super::key::ConnKey;
 use super::settings::Settings;
 use super::tcp::{Machine, Step};
-use super::translate::{InHand, Leaves, Translations};
+use super::translate::{InHand, Translations};
 use foldhash::fast::RandomState;
 use onefold_element::{FlowLease, NO_HINT};
 use onefold_nat::RecordLeases;
@@ -45,10 +45,8 @@ pub(super) const SNAT: u8 = 16;
 pub(super) const DNAT: u8 = 32;
 
 /// Bit of an index entry: it is by the key of a translated connection's replies.
-const BY_REPLY: u32 = 1 << 31;
+pub(super) const BY_REPLY: u32 = 1 << 31;
 
-/// UDP that goes on for longer than this is a stream, in milliseconds.
-const STREAM_AFTER: u64 = 2000;
 /// Records that are looked at when one has to give way.
 const LOOKED_AT: usize = 64;
 /// Records that are looked at with each new connection, whether they have ended.
@@ -61,19 +59,6 @@ pub(super) enum Found {
     Is(ConnClass, Option<u32>),
     /// It would begin a connection, and the table is full of connections that do not give way.
     Full,
-}
-
-/// What becomes of a packet that has passed the rules.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Confirmed {
-    /// It begins no connection.
-    Passes,
-    /// It begins a connection.
-    Entered,
-    /// It is dropped: the table is full.
-    Full,
-    /// It is dropped: no end was free, and the replies would be another connection's.
-    Clashes,
 }
 
 /// What has happened so far.
@@ -105,7 +90,7 @@ pub(super) struct ConnTable {
     /// ([`FlowLease::limit`]). Whoever executes the chain notes packets here, too, while a lease runs. There may be
     /// more of them than records, as numbers of leases must not come back.
     pub(super) noted: HugeVec<FlowLease>,
-    free: Vec<u32>,
+    pub(super) free: Vec<u32>,
     pub(super) given: AllGiven,
     pub(super) translations: Translations,
     /// Who relies on what has been said of connections' translation.
@@ -195,13 +180,13 @@ impl ConnTable {
                 None => continue,
             }
         }
-        if self.first(p).is_none() {
+        let Some(begins) = self.first(p) else {
             return invalid;
-        }
+        };
         if self.connections() >= self.settings.capacity && !self.make_room(now) {
             return Found::Full;
         }
-        self.take_first_in_hand(p);
+        self.take_first_in_hand(p, begins);
         let new = ConnClass::without(ConnState::New);
         Found::Is(new, None)
     }
@@ -259,105 +244,12 @@ impl ConnTable {
         Some(Found::Is(class, Some(i)))
     }
 
-    /// What a connection that begins with this packet remembers, and how long it stays; `None` if none can begin.
-    fn first(&self, p: &Tracked) -> Option<(Machine, FlowLease, u64)> {
-        let none = FlowLease::default();
-        Some(match &p.upper {
-            Upper::Tcp(s) => Machine::begin(s, &self.settings)?,
-            Upper::Udp => (Machine::default(), none, self.settings.udp),
-            Upper::Icmp { asks: false } => return None,
-            Upper::Icmp { asks: true } | Upper::Other => {
-                (Machine::default(), none, stays(&p.key, &self.settings))
-            }
-        })
-    }
-
-    /// A packet has passed the rules: if it is the first one of a connection, that is in the table from now on.
-    pub fn confirm(&mut self, seen: &Seen, now: u64) -> Confirmed {
-        let Seen::Packet(p) = seen else {
-            return Confirmed::Passes;
-        };
-        if self
-            .in_hand
-            .class
-            .is_some_and(|c| c.state == ConnState::Untracked)
-        {
-            return Confirmed::Passes;
-        }
-        let ends = match self.leaves_hand(p) {
-            Leaves::Known => return Confirmed::Passes,
-            Leaves::First(orig, new) => Some((orig, new)),
-            Leaves::Unknown
-                if !self.in_hand.is_first(p) && self.find(&p.key, p.flipped, now).is_some() =>
-            {
-                return Confirmed::Passes;
-            }
-            Leaves::Unknown => None,
-        };
-        let Some((machine, mut noted, stays)) = self.first(p) else {
-            return Confirmed::Passes;
-        };
-        if let Some((_, new)) = &ends
-            && self.taken(new, now)
-        {
-            self.totals.clashed += 1;
-            return Confirmed::Clashes;
-        }
-        self.sweep(now);
-        if self.connections() >= self.settings.capacity && !self.make_room(now) {
-            self.totals.full += 1;
-            return Confirmed::Full;
-        }
-        let (key, flipped) = ends.map_or((p.key, p.flipped), |(orig, _)| orig.key());
-        let mark = self.in_hand.mark_of(key, flipped);
-        let record = Record {
-            key,
-            status: USED | if flipped { FLIPPED } else { 0 },
-            machine,
-        };
-        noted.expires = now.saturating_add(stays);
-        if p.upper == Upper::Udp {
-            noted.set_limit(now.saturating_add(STREAM_AFTER));
-        }
-        let i = self.enter(record, noted);
-        // a record that is used again has the mark that it had
-        if mark != self.given.mark(i) {
-            self.given.set_mark(i, mark);
-        }
-        if let Some((orig, new)) = ends.filter(|(orig, new)| orig != new) {
-            let by_reply = self.translate(i, orig, new);
-            self.insert(i | BY_REPLY, &by_reply);
-        }
-        self.in_hand.entered();
-        self.totals.entered += 1;
-        Confirmed::Entered
-    }
-
     /// Connections in the table, ended or not.
-    fn connections(&self) -> usize {
+    pub(super) fn connections(&self) -> usize {
         self.records.len() - self.free.len()
     }
 
-    fn enter(&mut self, record: Record, noted: FlowLease) -> u32 {
-        let i = match self.free.pop() {
-            Some(i) => {
-                self.records[i as usize] = record;
-                i
-            }
-            None => {
-                self.records.push(record);
-                (self.records.len() - 1) as u32
-            }
-        };
-        match self.noted.get_mut(i as usize) {
-            Some(n) => n.renew(noted),
-            None => self.noted.push(noted),
-        }
-        self.insert(i, &record.key);
-        i
-    }
-
-    fn insert(&mut self, entry: u32, key: &ConnKey) {
+    pub(super) fn insert(&mut self, entry: u32, key: &ConnKey) {
         let (records, hasher) = (&self.records, &self.hasher);
         let (given, translations) = (&self.given, &self.translations);
         let hash_of = |e: u32| {
@@ -515,7 +407,7 @@ impl ConnTable {
     }
 
     /// Looks at some records whether their connections have ended.
-    fn sweep(&mut self, now: u64) {
+    pub(super) fn sweep(&mut self, now: u64) {
         for _ in 0..SWEPT {
             let Some(i) = self.next_swept() else { return };
             // what is noted is asked first: most have not ended, and their records are not read
@@ -532,7 +424,7 @@ impl ConnTable {
     }
 
     /// Makes room for one connection: one that has ended goes, or one that is not assured.
-    fn make_room(&mut self, now: u64) -> bool {
+    pub(super) fn make_room(&mut self, now: u64) -> bool {
         for _ in 0..LOOKED_AT {
             let Some(i) = self.next_swept() else { break };
             let Some(r) = self.records.get(i as usize) else {
@@ -585,7 +477,7 @@ impl ConnTable {
 }
 
 /// How long connections of protocols without states stay.
-fn stays(key: &ConnKey, settings: &Settings) -> u64 {
+pub(super) fn stays(key: &ConnKey, settings: &Settings) -> u64 {
     match key.protocol {
         1 => settings.icmp,
         58 => settings.icmp6,

@@ -1,9 +1,10 @@
 //! The tracker against a plain list of connections, and packet by packet.
 
+use super::begin::Confirmed;
 use super::class::{ConnClass, ConnState};
 use super::headers::{Seen, is_fragment, read};
 use super::settings::Settings;
-use super::table::{Confirmed, ConnTable, Found, millis};
+use super::table::{ConnTable, Found, millis};
 use crate::testing::cases;
 use onefold_element::NO_HINT;
 use onefold_packet::{Timestamp, checksum};

@@ -8,6 +8,7 @@
 //! *it*, whatever it has become on its way; netfilter keeps the same in `skb->_nfct`. All elements that name a table
 //! share its state, so that a packet has gone all its way before the next one is tracked.
 
+use super::begin::Beginning;
 use super::class::ConnClass;
 use super::conn_index::ConnIndex;
 use super::given::NOT_TRANSLATED;
@@ -104,8 +105,9 @@ pub(super) struct InHand {
     about: About,
     /// Its connection, if that is in the table.
     record: Option<u32>,
-    /// Of one that would begin with it: its packet, and the mark that it has got so far.
+    /// Of one that would begin with it: its packet, what it remembers of that, and the mark that it has got so far.
     first: Option<(ConnKey, bool)>,
+    begins: Option<Beginning>,
     mark: u32,
     /// How it arrived.
     arrived: Option<(ConnKey, bool)>,
@@ -180,6 +182,7 @@ impl InHand {
         self.class = None;
         self.about = About::Nothing;
         (self.record, self.first, self.mark) = (None, None, 0);
+        self.begins = None;
         (self.arrived, self.renamed) = (None, None);
         (self.chosen, self.free) = (None, None);
     }
@@ -191,8 +194,13 @@ impl InHand {
     }
 
     /// Was this packet found to be of no connection in the table, when it was tracked, and has it not been entered yet?
-    pub fn is_first(&self, p: &Tracked) -> bool {
-        self.first == Some((p.key, p.flipped))
+    pub fn is_first(&self, key: &ConnKey, flipped: bool) -> bool {
+        (self.first.as_ref()).is_some_and(|f| f.1 == flipped && f.0 == *key)
+    }
+
+    /// What a connection that begins with it remembers.
+    pub fn begins(&self) -> Option<Beginning> {
+        self.begins
     }
 
     /// The connection that would begin with the packet has been entered: nobody enters it twice.
@@ -253,8 +261,9 @@ impl ConnTable {
 
     /// A packet that may be the first one of a connection is on its way.
     #[inline]
-    pub(super) fn take_first_in_hand(&mut self, p: &Tracked) {
+    pub(super) fn take_first_in_hand(&mut self, p: &Tracked, begins: Beginning) {
         self.in_hand.first = Some((p.key, p.flipped));
+        self.in_hand.begins = Some(begins);
         if self.settings.translates {
             let ends = Ends::of(&p.key, p.flipped);
             self.in_hand.about = About::First {
@@ -316,9 +325,18 @@ impl ConnTable {
         }
     }
 
+    /// Is a packet that leaves with this key, as it arrived, the one in hand, and of a connection that is in the table
+    /// and not translated?
+    pub(super) fn is_known_in_hand(&self, key: &ConnKey, flipped: bool) -> bool {
+        let InHand { arrived, about, .. } = &self.in_hand;
+        let same = (arrived.as_ref()).is_some_and(|a| a.1 == flipped && a.0 == *key);
+        let record = || self.records.get(self.in_hand.record? as usize);
+        same && matches!(about, About::Nothing) && record().is_some_and(|r| r.status & USED != 0)
+    }
+
     /// A packet leaves: is it the one in hand?
-    pub(super) fn leaves_hand(&mut self, p: &Tracked) -> Leaves {
-        let is = |e: &Ends| e.key() == (p.key, p.flipped);
+    pub(super) fn leaves_hand(&mut self, key: &ConnKey, flipped: bool) -> Leaves {
+        let is = |e: &Ends| e.key() == (*key, flipped);
         match self.in_hand.about {
             About::First { orig, new } if is(&new) => {
                 // nobody enters it twice

@@ -7,6 +7,7 @@
 //! loopback interface (`host_self`), comes in there again (`self_input`), and leaves at port 2.
 
 use super::lists::{Lists, Passage};
+use super::nat::Apart;
 use super::{Back, Firewall, Lines, NO_ARP, NO_RULES6, Verdict};
 use crate::import::Hook;
 use crate::kinds::connections::universe;
@@ -334,7 +335,7 @@ impl HostLists {
         from: &[String],
     ) {
         if let Some(nat) = &self.input.lines.nat {
-            (self.input).write_behind(t, cx, &input(way), (from, nat), None);
+            (self.input).write_behind(t, cx, &input(way), (from, nat), &Apart::default());
         }
     }
 
@@ -418,14 +419,16 @@ impl Lists {
         for (port, (way, (lists, nat))) in ways.iter().enumerate() {
             let from = (format!("{route}[{port}]"), &[Hook::Raw][..]);
             let from = lists.write_stages(t, cx, way, from, None);
-            let (from, _) = lists.write_front(t, cx, way, (from, nat), None);
+            let from = lists
+                .write_front(t, cx, way, (from, nat), &Apart::default())
+                .all;
             let name = format!("{}_route{six}", way.name);
             host.write_route(t, &from, &name);
             again.push(name);
         }
         for (port, (way, (lists, nat))) in ways.iter().enumerate() {
             let from: Vec<String> = again.iter().map(|n| format!("{n}[{port}]")).collect();
-            lists.write_behind(t, cx, way, (&from, nat), None);
+            lists.write_behind(t, cx, way, (&from, nat), &Apart::default());
         }
     }
 }

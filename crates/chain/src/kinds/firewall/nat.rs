@@ -224,6 +224,33 @@ impl NatList {
     }
 }
 
+/// Groups whose packets have a way of their own, by number.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Apart {
+    /// Of established connections.
+    pub known: Option<usize>,
+    /// Of first packets.
+    pub first: Option<usize>,
+}
+
+/// Where packets leave that have their new destination.
+pub(super) struct Front {
+    /// First packets; all that are not `known` where they have no way of their own.
+    pub all: String,
+    /// Those of established connections.
+    pub known: Option<String>,
+    /// All others, where first packets have a way of their own.
+    pub others: Option<String>,
+}
+
+/// Behind the new source, first packets are entered.
+fn write_confirmed(t: &mut ClickText, way: &Passage<'_>, snat: &str) {
+    let out = way.out;
+    t.line(format!(
+        "{snat} -> ConnConfirm(connections) -> Unstrip(14) -> {out};"
+    ));
+}
+
 impl Lists {
     /// What packets of this family go through where addresses are translated.
     pub(super) fn write_translated(
@@ -233,13 +260,25 @@ impl Lists {
         way: &Passage<'_>,
         (from, nat): (String, &Translation),
     ) {
-        let known = self.known();
-        let (from, known_from) = self.write_front(t, cx, way, (from, nat), known);
+        let apart = Apart {
+            known: self.known(),
+            first: self.first(),
+        };
+        let front = self.write_front(t, cx, way, (from, nat), &apart);
         let route = format!("{}_route", way.name);
-        let (routed, own) = self.write_route(t, &from, &route, (way, nat));
+        let (routed, own) = self.write_route(t, &front.all, &route, (way, nat));
         let mut all_own: Vec<String> = own.into_iter().collect();
-        self.write_behind(t, cx, way, (&[routed], nat), known);
-        if let (Some(i), Some(from)) = (known, known_from) {
+        match apart.first {
+            None => self.write_behind(t, cx, way, (&[routed], nat), &apart),
+            Some(i) => self.write_first(t, cx, way, (routed, nat), i),
+        }
+        if let Some(from) = front.others {
+            let route = format!("{}_other_route", way.name);
+            let (routed, own) = self.write_route(t, &from, &route, (way, nat));
+            all_own.extend(own);
+            self.write_others(t, cx, way, routed, &apart);
+        }
+        if let (Some(i), Some(from)) = (apart.known, front.known) {
             let route = format!("{}_known_route", way.name);
             let (routed, own) = self.write_route(t, &from, &route, (way, nat));
             all_own.extend(own);
@@ -247,6 +286,17 @@ impl Lists {
         }
         if let Some(host) = self.host.as_ref().filter(|_| !all_own.is_empty()) {
             host.write_translated(t, cx, way, &all_own);
+        }
+    }
+
+    /// The group of first packets, by number, if they have a way of their own: as [`Lists::known`], and no rule asks
+    /// whether their destination is translated. What they are to their connection is known at the tracker then.
+    fn first(&self) -> Option<usize> {
+        self.known()?;
+        let begin = self.groups.iter().enumerate().filter(|(_, g)| g.begins);
+        match begin.map(|(i, _)| i).collect::<Vec<_>>()[..] {
+            [one] => Some(one),
+            _ => None,
         }
     }
 
@@ -260,27 +310,27 @@ impl Lists {
         first.classes.iter().any(established).then_some(0)
     }
 
-    /// From tracking to the new destination; gives back where packets leave, and where those of the `known` group do.
+    /// From tracking to the new destination; gives back where packets leave.
     pub(super) fn write_front(
         &self,
         t: &mut ClickText,
         cx: &mut KindCx<'_>,
         way: &Passage<'_>,
         (from, nat): (String, &Translation),
-        known: Option<usize>,
-    ) -> (String, Option<String>) {
+        apart: &Apart,
+    ) -> Front {
         let (_, six) = self.filter();
         let name = way.name;
         let [dst, _] = &nat.hooks[usize::from(way.down)];
         let all = universe(true);
-        let apart = known.and_then(|i| self.groups.get(i));
-        let is_apart = |c: &ConnClass| apart.is_some_and(|g| g.classes.contains(c));
+        let known = apart.known.and_then(|i| self.groups.get(i));
+        let is_known = |c: &ConnClass| known.is_some_and(|g| g.classes.contains(c));
         let mut early = self.early();
         for g in &mut early {
-            g.classes.retain(|c| !is_apart(c));
+            g.classes.retain(|c| !is_known(c));
         }
         early.retain(|g| !g.classes.is_empty());
-        let outputs: Vec<String> = apart
+        let outputs: Vec<String> = known
             .into_iter()
             .chain(&early)
             .map(|g| classes_text(&g.classes, &all))
@@ -288,7 +338,7 @@ impl Lists {
         let state = format!("{name}_state{six}");
         self.write_tracker(t, way, (from, &state), &outputs);
         let (mut first, mut others) = (Vec::new(), Vec::new());
-        let behind = usize::from(apart.is_some());
+        let behind = usize::from(known.is_some());
         for (i, g) in early.iter().enumerate() {
             let from = (format!("{state}[{}]", i + behind), &[Hook::Prerouting][..]);
             let from = self.write_stages(t, cx, way, from, Some((&early, i)));
@@ -297,14 +347,64 @@ impl Lists {
                 false => others.push(from),
             }
         }
+        let mut from_others = None;
+        if apart.first.is_some() {
+            let dnat = format!("{name}_other_dnat{six}");
+            for from in std::mem::take(&mut others) {
+                if from_others.is_none() {
+                    t.line(format!("{dnat} :: ConnDstNat(connections);"));
+                    from_others = Some(dnat.clone());
+                }
+                t.line(format!("{from} -> {dnat};"));
+            }
+        }
         let dnat = format!("{name}_dnat{six}");
         dst.write(t, cx, ("ConnDstNat", self.six), &dnat, (&first, &others));
-        let known_from = apart.map(|_| {
+        let from_known = known.map(|_| {
             let dnat = format!("{name}_known_dnat{six}");
             t.line(format!("{state}[0] -> {dnat} :: ConnDstNat(connections);"));
             dnat
         });
-        (dnat, known_from)
+        Front {
+            all: dnat,
+            known: from_known,
+            others: from_others,
+        }
+    }
+
+    /// What first packets go through behind their new destination, where they are alone.
+    fn write_first(
+        &self,
+        t: &mut ClickText,
+        cx: &mut KindCx<'_>,
+        way: &Passage<'_>,
+        (from, nat): (String, &Translation),
+        number: usize,
+    ) {
+        let (_, six) = self.filter();
+        let [_, src] = &nat.hooks[usize::from(way.down)];
+        let from = self.write_group(t, cx, way, (from, &[Hook::Before]), number);
+        let snat = format!("{}_snat{six}", way.name);
+        src.write(t, cx, ("ConnSrcNat", self.six), &snat, (&[from], &[]));
+        write_confirmed(t, way, &snat);
+    }
+
+    /// What packets go through behind their destination that neither begin a connection nor are of an established one.
+    fn write_others(
+        &self,
+        t: &mut ClickText,
+        cx: &mut KindCx<'_>,
+        way: &Passage<'_>,
+        from: String,
+        apart: &Apart,
+    ) {
+        let (_, six) = self.filter();
+        let snat = format!("{}_other_snat{six}", way.name);
+        t.line(format!("{snat} :: ConnSrcNat(connections);"));
+        for (from, _) in self.write_status(t, cx, way, &[from], apart) {
+            t.line(format!("{from} -> {snat};"));
+        }
+        t.line(format!("{snat} -> Unstrip(14) -> {};", way.out));
     }
 
     /// What packets of established connections go through behind their new destination.
@@ -323,23 +423,45 @@ impl Lists {
         ));
     }
 
-    /// From where it is known where packets go to the new source, and out; those of the `known` group have a way of
-    /// their own.
+    /// From where it is known where packets go to the new source, and out; those that are `apart` have ways of their
+    /// own.
     pub(super) fn write_behind(
         &self,
         t: &mut ClickText,
         cx: &mut KindCx<'_>,
         way: &Passage<'_>,
         (from, nat): (&[String], &Translation),
-        known: Option<usize>,
+        apart: &Apart,
     ) {
         let (_, six) = self.filter();
-        let name = way.name;
         let [_, src] = &nat.hooks[usize::from(way.down)];
+        let groups = self.write_status(t, cx, way, from, apart);
+        let of = |begins: bool| -> Vec<String> {
+            let of = groups.iter().filter(|g| g.1 == begins);
+            of.map(|g| g.0.clone()).collect()
+        };
+        let snat = format!("{}_snat{six}", way.name);
+        let from = (&of(true)[..], &of(false)[..]);
+        src.write(t, cx, ("ConnSrcNat", self.six), &snat, from);
+        write_confirmed(t, way, &snat);
+    }
+
+    /// Tells packets by what they are to their connections, and asks each group's rules, but those `apart`; gives back
+    /// where the groups leave, and whether they begin connections.
+    fn write_status(
+        &self,
+        t: &mut ClickText,
+        cx: &mut KindCx<'_>,
+        way: &Passage<'_>,
+        from: &[String],
+        apart: &Apart,
+    ) -> Vec<(String, bool)> {
+        let (_, six) = self.filter();
         let all = universe(true);
-        let status = format!("{name}_status{six}");
+        let status = format!("{}_status{six}", way.name);
         let here = self.groups.iter().enumerate();
-        let here: Vec<_> = here.filter(|(i, _)| known != Some(*i)).collect();
+        let is_apart = |i: usize| apart.known == Some(i) || apart.first == Some(i);
+        let here: Vec<_> = here.filter(|(i, _)| !is_apart(*i)).collect();
         let outputs: Vec<String> = (here.iter())
             .map(|(_, g)| classes_text(&g.classes, &all))
             .collect();
@@ -350,21 +472,12 @@ impl Lists {
         for from in from {
             t.line(format!("{from} -> {status};"));
         }
-        let (mut begin, mut others) = (Vec::new(), Vec::new());
+        let mut out = Vec::new();
         for (output, (i, g)) in here.into_iter().enumerate() {
             let from = (format!("{status}[{output}]"), &[Hook::Before][..]);
-            let element = self.write_group(t, cx, way, from, i);
-            match g.begins {
-                true => begin.push(element),
-                false => others.push(element),
-            }
+            out.push((self.write_group(t, cx, way, from, i), g.begins));
         }
-        let snat = format!("{name}_snat{six}");
-        src.write(t, cx, ("ConnSrcNat", self.six), &snat, (&begin, &others));
-        t.line(format!(
-            "{snat} -> ConnConfirm(connections) -> Unstrip(14) -> {};",
-            way.out
-        ));
+        out
     }
 
     /// What is told apart before destinations are translated: first packets from others, and what rules of tables
