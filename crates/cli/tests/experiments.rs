@@ -294,8 +294,8 @@ fn traffic_mix() {
 fn stateful() {
     let v = smallest("stateful", &[]);
     let all = lines(&v);
-    assert!(all.len() == 9 && all.iter().all(|l| l.2 == 2), "{all:?}");
-    assert_eq!(v["ratios"].as_array().unwrap().len(), 8);
+    assert!(all.len() == 12 && all.iter().all(|l| l.2 == 2), "{all:?}");
+    assert_eq!(v["ratios"].as_array().unwrap().len(), 16);
     // what is measured passes: connections that are known, and those that begin
     for s in v["series"].as_array().unwrap() {
         for p in s["points"].as_array().unwrap() {

@@ -1,5 +1,5 @@
-//! A firewall that tracks connections, and a router with the same rules that translates them, beside a NAPT:
-//! established connections, and new ones.
+//! A firewall that tracks connections, and a router with the same rules that translates them, beside a NAPT (a rewriter
+//! alone, and the function that is one): established connections, and new ones.
 
 use super::{
     Axis, ChainSpec, Experiment, Level, Plan, PlanError, PointSpec, Published, Quantity, Ratio,
@@ -12,8 +12,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "stateful",
     title: "Connection tracking beside a NAPT",
     shows: "What it costs to track connections: an office's firewall (established connections pass, \
-            a list for new ones), a router with the same rules that also masquerades and forwards a port, and a \
-            NAPT, in turns. 'Established': 4,000 flows that were opened, \
+            a list for new ones), a router with the same rules that also masquerades and forwards a port, a NAPT \
+            that is one rewriter, and function nat, in turns. 'Established': 4,000 flows that were opened, \
             TCP and UDP, half of the packets answers. 'New': each packet is the first one of a \
             connection; all tables have room for 131,072 and are full, so that each new one takes \
             another one's place.",
@@ -160,14 +160,16 @@ fn plan(scale: &Scale) -> Result<Plan, PlanError> {
         }
         for (of, who) in [(FIREWALL, "firewall"), (ROUTER, "router")] {
             for level in [Level::Flow, Level::Auto] {
-                plan.ratios.push(Ratio {
-                    name: format!(
-                        "{label}: rate of the {who} in rates of the NAPT, {}",
-                        level.name()
-                    ),
-                    of: Which::new(of, level, x),
-                    to: Which::new(NAPT, level, x),
-                });
+                for (to, other) in [(NAPT, "the NAPT"), (NAT, "function nat")] {
+                    plan.ratios.push(Ratio {
+                        name: format!(
+                            "{label}: rate of the {who} in rates of {other}, {}",
+                            level.name()
+                        ),
+                        of: Which::new(of, level, x),
+                        to: Which::new(to, level, x),
+                    });
+                }
             }
         }
     }

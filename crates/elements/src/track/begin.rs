@@ -113,7 +113,11 @@ impl ConnTable {
             self.totals.full += 1;
             return Confirmed::Full;
         }
-        let (key, flipped) = (ends.as_ref()).map_or((*key, flipped), |(orig, _)| orig.key());
+        let (key, flipped) = match (&ends, self.in_hand.first_key()) {
+            (None, _) => (*key, flipped),
+            (Some(_), Some(arrived)) => arrived,
+            (Some((orig, _)), None) => orig.key(),
+        };
         let mark = self.in_hand.mark_of(key, flipped);
         let record = Record {
             key,

@@ -148,6 +148,14 @@ pub(super) fn ends(p: &BindPacket) -> Ends {
     }
 }
 
+/// The key of a packet, and whether it goes from the key's second end to its first.
+#[inline]
+pub(super) fn key(p: &BindPacket) -> (ConnKey, bool) {
+    let [s0, s1, d0, d1, ..] = p.head;
+    let (src, dst) = (p.saddr.to_be_bytes(), p.daddr.to_be_bytes());
+    ConnKey::of_v4(src, dst, p.proto, [s0, s1, d0, d1])
+}
+
 impl ConnTable {
     /// Is this the connection of packets with this key that go this way? Whether they are replies, if it is.
     #[inline]
@@ -182,49 +190,33 @@ fn address(p: &Place) -> u32 {
     u32::from_be_bytes([p.address[0], p.address[1], p.address[2], p.address[3]])
 }
 
-/// The binding that has a packet written as [`super::apply::write`] writes it: one side's address and port, checksums
-/// word by word. What is planned for another packet is not done to this one.
-pub(super) fn binding(
-    (port, side): (Port, Side),
-    p: &BindPacket,
-    planned: Option<&Rewrite>,
-) -> Binding {
-    let now = ends(p);
-    let rewrite = planned.filter(|r| r.from != r.to && r.from == now && !r.error);
-    let to = rewrite.map_or(now, |r| match side {
-        Side::Src => Ends {
-            src: r.to.src,
-            ..now
-        },
-        Side::Dst => Ends {
-            dst: r.to.dst,
-            ..now
-        },
-    });
-    let mut b = Binding {
+/// The binding that leaves a packet as it is.
+#[inline]
+pub(super) fn unchanged(port: Port, p: &BindPacket) -> Binding {
+    let [s0, s1, d0, d1, ..] = p.head;
+    Binding {
         origin: u16::try_from(port).unwrap_or(u16::MAX),
-        reply: false,
-        output: 0,
-        saddr: address(&to.src),
-        daddr: address(&to.dst),
-        sport: to.src.port,
-        dport: to.dst.port,
-        ip_sum: 0,
-        transport_sum: 0,
-        anno: None,
-    };
-    if rewrite.is_some() {
-        let (old, new) = (side.of(&now), side.of(&to));
-        let sum = differences(address(&old), address(&new));
-        b.ip_sum = checksum::fold(sum);
-        b.transport_sum = checksum::fold(sum + difference(old.port, new.port));
+        saddr: p.saddr,
+        daddr: p.daddr,
+        sport: u16::from_be_bytes([s0, s1]),
+        dport: u16::from_be_bytes([d0, d1]),
+        ..Binding::default()
     }
-    b
 }
 
-/// The binding that leaves a packet as it is.
-pub(super) fn unchanged(p: &BindPacket) -> Binding {
-    binding((0, Side::Src), p, None)
+/// The same, where the packet is the one that this is to be done to, as [`super::apply::write`] does it: one side's
+/// address and port, checksums word by word.
+#[inline]
+pub(super) fn rewrite(b: &mut Binding, side: Side, r: &Rewrite) {
+    let (old, new) = (side.of(&r.from), side.of(&r.to));
+    let to = match side {
+        Side::Src => (&mut b.saddr, &mut b.sport),
+        Side::Dst => (&mut b.daddr, &mut b.dport),
+    };
+    (*to.0, *to.1) = (address(&new), new.port);
+    let sum = differences(address(&old), address(&new));
+    b.ip_sum = checksum::fold(sum);
+    b.transport_sum = checksum::fold(sum + difference(old.port, new.port));
 }
 
 /// What is to be added to a checksum's complement where a word has changed (RFC 1624, equation 3).

@@ -56,13 +56,13 @@ impl Element for ConnConfirm {
         may: &dyn Fn(&Binding) -> bool,
         cx: &mut Cx<'_>,
     ) -> Bound {
-        let b = bind::unchanged(p);
+        let b = bind::unchanged(0, p);
         if !may(&b) {
             return Bound::Punt("a binding of no known kind");
         }
         let now = millis(cx.now);
         let t = cx.store.get_mut::<ConnTable>(self.table);
-        let (key, flipped) = bind::ends(p).key();
+        let (key, flipped) = bind::key(p);
         let Some(confirmed) = t.and_then(|t| t.confirm_in_hand((&key, flipped), now)) else {
             return Bound::Punt("another packet is in hand");
         };

@@ -162,7 +162,12 @@ impl ConnNat {
             let random = &mut || host.random(elem);
             t.plan_in_hand(self.side, range.as_ref(), now, random)
         });
-        let b = bind::binding((port, self.side), p, planned.as_ref());
+        let ends = bind::ends(p);
+        let mut b = bind::unchanged(port, p);
+        let written = planned.filter(|r| r.from != r.to && r.from == ends);
+        if let Some(r) = written.as_ref().filter(|r| !r.error) {
+            bind::rewrite(&mut b, self.side, r);
+        }
         if bind::comes_to_zero(p, &b) {
             return Bound::Punt(bind::ZERO);
         }
@@ -172,7 +177,6 @@ impl ConnNat {
         if let Some(t) = store.get_mut::<ConnTable>(self.table) {
             t.done_in_hand(self.side);
         }
-        let written = planned.filter(|r| r.from != r.to && r.from == bind::ends(p));
         tell(argument, written.as_ref(), cx);
         Bound::To(b)
     }

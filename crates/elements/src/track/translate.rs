@@ -198,6 +198,11 @@ impl InHand {
         (self.first.as_ref()).is_some_and(|f| f.1 == flipped && f.0 == *key)
     }
 
+    /// How it arrived, if it would begin a connection.
+    pub fn first_key(&self) -> Option<(ConnKey, bool)> {
+        self.first
+    }
+
     /// What a connection that begins with it remembers.
     pub fn begins(&self) -> Option<Beginning> {
         self.begins

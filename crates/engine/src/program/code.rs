@@ -7,7 +7,7 @@ use crate::program::lookup::{Lookup, StageLookup};
 use crate::program::reads::{EntryReads, LaterReads};
 use crate::program::rewrite::image::Image;
 use onefold_element::model::{BindKind, FlowSide, ValueSet};
-use onefold_synth::program::{EndAt, LenAt};
+use onefold_synth::program::{self as synth, EndAt, LenAt};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -41,7 +41,20 @@ pub(crate) enum Next {
 pub(crate) struct Expect {
     pub output: u16,
     pub kept: [bool; 4],
-    pub sets: [ValueSet; 4],
+    /// Of what is not kept; `None`: it may be anything.
+    pub sets: [Option<ValueSet>; 4],
+}
+
+impl Expect {
+    /// What a program expects.
+    pub fn of(e: &synth::Expect) -> Expect {
+        let any = |i: usize| ValueSet::full(if i < 2 { 32 } else { 16 });
+        Expect {
+            output: e.output,
+            kept: e.kept,
+            sets: [0, 1, 2, 3].map(|i| Some(e.sets[i].clone()).filter(|s| *s != any(i))),
+        }
+    }
 }
 
 #[derive(Debug, Clone)]

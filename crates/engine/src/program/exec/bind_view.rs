@@ -93,7 +93,7 @@ pub(super) fn as_expected(
         .all(|((f, kept), set)| {
             f.is_none_or(|(old, new)| match kept {
                 true => old == new,
-                false => set.contains(u128::from(new)),
+                false => (set.as_ref()).is_none_or(|s| s.contains(u128::from(new))),
             })
         })
 }

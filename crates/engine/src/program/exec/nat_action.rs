@@ -46,18 +46,20 @@ pub(crate) enum NatWrite {
 /// What a class expects, where that is one interval for each field.
 fn wanted(e: &Expect) -> Option<Wanted> {
     let mut fields = [None; 4];
-    for ((to, kept), set) in fields.iter_mut().zip(e.kept).zip(&e.sets) {
-        let [(lo, hi)] = *set.intervals() else {
-            if kept {
-                continue;
-            }
-            return None;
+    let most = [u32::MAX, u32::MAX, 0xffff, 0xffff];
+    for (i, (to, kept)) in fields.iter_mut().zip(e.kept).enumerate() {
+        if kept {
+            continue;
+        }
+        let ends = match e.sets[i].as_ref().map(|s| s.intervals()) {
+            None => (0, most[i]),
+            Some(&[(lo, hi)]) => (
+                u32::try_from(lo).ok()?,
+                u32::try_from(hi).unwrap_or(most[i]),
+            ),
+            Some(_) => return None,
         };
-        let ends = (
-            u32::try_from(lo).ok()?,
-            u32::try_from(hi).unwrap_or(u32::MAX),
-        );
-        *to = (!kept).then_some(ends);
+        *to = Some(ends);
     }
     Some(Wanted {
         output: e.output,

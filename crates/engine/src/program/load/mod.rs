@@ -588,13 +588,7 @@ impl Loader<'_> {
                     image: self.image(place, image, needs)?,
                     first: first.0,
                     anno: anno.map(|(at, s)| (at, s.0)),
-                    expect: expect.as_ref().map(|e| {
-                        Box::new(code::Expect {
-                            output: e.output,
-                            kept: e.kept,
-                            sets: e.sets.clone(),
-                        })
-                    }),
+                    expect: expect.as_ref().map(|e| Box::new(code::Expect::of(e))),
                     bound: self.nexts(place, bound)?,
                     sides: sides.as_ref().map(|l| l.clone().into_boxed_slice()),
                     pass: self.nexts(place, pass)?,
