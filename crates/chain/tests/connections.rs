@@ -1,6 +1,6 @@
 //! Firewalls whose rules ask about connections.
 
-mod common;
+use crate::common;
 
 use common::{Frame, build, errors, example, load_in, send};
 use onefold_chain::Chain;

@@ -1,6 +1,6 @@
 //! The example chains: every one loads, is built, has the form that the schema promises, and lets a packet through.
 
-mod common;
+use crate::common;
 
 use common::{Frame, build, chains, example, send};
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! The chain files of the guide load, and the engine takes them.
 
-mod common;
+use crate::common;
 
 use common::{build, load_in};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! What is wrong with a function of each kind is said with its place, its key and what it wants; and the graphs of
 //! right ones are accepted by the engine.
 
-mod common;
+use crate::common;
 
 use common::{Frame, build, errors, load_in, send};
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! What a function takes from a network interface that its port is at.
 
-mod common;
+use crate::common;
 
 use onefold_chain::{Attached, LivePort, load_live};
 use onefold_packet::EtherAddr;

@@ -1,6 +1,6 @@
 //! The host itself at port 2 of a firewall: chains INPUT and OUTPUT.
 
-mod common;
+use crate::common;
 
 use common::{Frame, build, load_in, send};
 use onefold_chain::Chain;

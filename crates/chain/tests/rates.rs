@@ -1,6 +1,6 @@
 //! Rules that ask for a rate: lists are divided there, and there is one bucket for each rule of the file.
 
-mod common;
+use crate::common;
 
 use common::{Frame, build, load_in};
 use onefold_chain::Chain;

@@ -1,7 +1,7 @@
 //! What an operator is told of what was dropped: every place of every kind's graph that drops packets says why in words
 //! of its own, every place is one of a file that she wrote, and no packet goes round inside a function for ever.
 
-mod common;
+use crate::common;
 
 use common::{Frame, build, chains, example, load_in, send};
 use onefold_chain::Chain;

@@ -1,7 +1,7 @@
 //! Loops between functions: every way that a packet can come round over links has a LoopGuard that counts it, or counts
 //! a hop down; and there is no guard where there is no such way.
 
-mod common;
+use crate::common;
 
 use common::{build, chains, example, load_in, send};
 use onefold_chain::Chain;

@@ -1,6 +1,6 @@
 //! Servers of a load balancer that are drained, removed, down, or come back: whom new flows and established ones go to.
 
-mod common;
+use crate::common;
 
 use common::{Frame, build, errors, send};
 use onefold_chain::{Chain, Change, Edit, EditKind, Options, Probe, load_edited};

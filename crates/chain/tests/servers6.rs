@@ -1,6 +1,6 @@
 //! Servers of a load balancer of IPv6 that are drained, removed, down, or come back: as of IPv4 (`servers.rs`).
 
-mod common;
+use crate::common;
 
 use common::{build, send};
 use onefold_chain::{Chain, Change, Edit, EditKind, Options, load_edited};

@@ -1,6 +1,6 @@
 //! Rule files that translate addresses, as one function.
 
-mod common;
+use crate::common;
 
 use common::{Frame, build, load_in, send};
 use onefold_chain::Chain;

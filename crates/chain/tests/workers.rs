@@ -1,6 +1,6 @@
 //! Chains for several workers: what each hands out, what the partition goes by, and what is refused.
 
-mod common;
+use crate::common;
 
 use onefold_chain::{ChainError, LivePort, Options, WorkerChains, load_workers, load_workers_live};
 use onefold_packet::EtherAddr;

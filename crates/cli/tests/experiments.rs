@@ -247,7 +247,7 @@ fn nf_colocated() {
 
 #[test]
 fn attack() {
-    let v = smallest("attack", &["--seconds", "0.1"]);
+    let v = smallest("attack", &["--seconds", "0.04"]);
     let all = lines(&v);
     assert!(all.len() == 4 && all.iter().all(|l| l.2 == 7), "{all:?}");
     assert_eq!(v["ratios"].as_array().unwrap().len(), 24);

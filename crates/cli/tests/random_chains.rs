@@ -1,4 +1,4 @@
-//! Random chains (`onefold_bench::chains`): at every level, with a small flow table, and proved. Fifty of them in
+//! Random chains (`onefold_bench::chains`): at every level, with a small flow table, and proved. Thirty of them in
 //! every run of the tests; as many as wanted in the soak run:
 //!
 //!     cargo test --profile quick -p onefold --test cli-suite -- random_chains:: --ignored --nocapture
@@ -169,10 +169,10 @@ fn all(seeds: &[u64], threads: usize, work: &(dyn Fn(u64) -> bool + Sync)) {
 }
 
 #[test]
-fn fifty_random_chains() {
+fn thirty_random_chains() {
     let dir = temp("random-chains");
     let results = Mutex::new(Vec::new());
-    let seeds: Vec<u64> = (1..=50).collect();
+    let seeds: Vec<u64> = (1..=30).collect();
     all(&seeds, 2, &|seed| {
         // a small table takes half as long as all the rest: every other chain has one
         let all = seed % 2 == 0;
@@ -191,7 +191,7 @@ fn fifty_random_chains() {
     // chains that let nothing through would show nothing
     let passes = |r: &Result| r.with_output * 20 > r.packets;
     let n = results.iter().filter(|(_, r)| passes(r)).count();
-    assert!(n >= 40, "packets pass {n} of {} chains", results.len());
+    assert!(n >= 24, "packets pass {n} of {} chains", results.len());
     let unproved: Vec<_> = (results.iter())
         .filter(|(_, r)| r.verdict != "proved")
         .map(|(seed, r)| (seed, &r.verdict))

@@ -1,8 +1,6 @@
 //! What the `router` kind says and does not say, as RFC 1812, 4443 and 4861 ask: redirects, the rate of errors, whom it
 //! answers, and what it does not forward.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod packets;
 mod v4;
 mod v6;

@@ -1,6 +1,6 @@
 //! IPv4: RFC 1812.
 
-use crate::packets::*;
+use crate::router::packets::*;
 use onefold_packet::Timestamp;
 
 /// Two networks; 10.0.0.0/8 is behind a second router on the first one, and 10.2.0.0/16 is said to be on the link

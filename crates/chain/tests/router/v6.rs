@@ -1,6 +1,6 @@
 //! IPv6: RFC 4443, RFC 4861, RFC 4291.
 
-use crate::packets::*;
+use crate::router::packets::*;
 use onefold_packet::Timestamp;
 
 const ROUTER: &str = r#"interfaces:

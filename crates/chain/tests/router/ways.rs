@@ -1,7 +1,7 @@
 //! Which route counts, several next hops, and routes that say something instead of forwarding.
 
 use crate::common::{errors, load_in};
-use crate::packets::*;
+use crate::router::packets::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 

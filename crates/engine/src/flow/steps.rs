@@ -188,7 +188,8 @@ macro_rules! declared {
     };
 }
 
-/// For what every processor has: nothing is called.
+/// For what every processor has: nothing is called. Only what is built for tests (with debug assertions) calls its
+/// steps: there, what contains them all takes LLVM a third of the crate's time.
 macro_rules! inlined {
     ($isa:ident;$(
         #[$doc:meta]
@@ -196,7 +197,8 @@ macro_rules! inlined {
     )+) => {
         impl Steps for $isa {
             $(
-                #[inline(always)]
+                #[cfg_attr(not(debug_assertions), inline(always))]
+                #[cfg_attr(debug_assertions, inline(never))]
                 fn $name$(<const $flag: bool>)?(self, $($arg: $of),+) -> $out {
                     let $wide = self;
                     $do
