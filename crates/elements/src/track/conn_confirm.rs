@@ -8,7 +8,7 @@
 use super::begin::Confirmed;
 use super::bind;
 use super::table::{ConnTable, millis};
-use super::table_user::{NO_TABLE, finish, uses_table};
+use super::table_user::{NO_TABLE, TRACKING, finish, uses_table};
 use onefold_element::args::{AnyArg, Args};
 use onefold_element::model::{BindPacket, Binding, Bound, Model, ModelCx};
 use onefold_element::{ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, StateId};
@@ -45,8 +45,13 @@ impl Element for ConnConfirm {
         Ok(())
     }
 
-    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
-        bind::confirming()
+    /// It is bound where translation is: keys of flows tell TCP's flags apart then, and packets that open and close
+    /// connections are no flows of those between. Where nothing is translated they are, and that is worth more.
+    fn model(&self, _: Port, cx: &ModelCx<'_>) -> Model {
+        match cx.store.get::<ConnTable>(self.table) {
+            Some(t) if t.settings.translates => bind::confirming(),
+            _ => Model::ask(TRACKING),
+        }
     }
 
     fn bind(

@@ -176,7 +176,7 @@ mod tests {
         let hash = |n: u32| u64::from(n) << 31 | u64::from(n % 7);
         let mut index = ConnIndex::default();
         for n in 0..1000 {
-            index.insert(hash(n), n, hash, &[]);
+            index.insert(hash(n), n, hash, &[] as &[u32]);
         }
         for n in 0..1000 {
             assert_eq!(index.find(hash(n), |e| e == n), Some(n));

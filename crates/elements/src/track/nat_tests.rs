@@ -188,11 +188,8 @@ impl Rig {
         }
         self.hook(&mut b, Side::Src, snat);
         let confirmed = self.table.confirm(&read(&b, true), self.now);
-        let leaves = match confirmed {
-            Confirmed::Passes | Confirmed::Entered => Some(b),
-            Confirmed::Clashes => None,
-            Confirmed::Full => panic!("full"),
-        };
+        assert_ne!(confirmed, Confirmed::Full);
+        let leaves = (confirmed != Confirmed::Clashes).then_some(b);
         (between, leaves, class)
     }
 

@@ -18,7 +18,7 @@ use super::range::{Range, Side};
 use super::table::{ConnTable, DNAT, FLIPPED, SNAT, USED};
 use onefold_nat::FlowRef;
 use onefold_packet::Packet;
-use onefold_table::{HugeVec, prefetch};
+use onefold_table::HugeVec;
 use std::hash::BuildHasher;
 
 /// Connections of one source that are looked at for the end that it has already, the newest first.
@@ -38,8 +38,8 @@ pub(super) struct Translation {
     /// The connection's number.
     record: u32,
     /// The ones with the same source, if the source is translated.
-    older: u32,
-    newer: u32,
+    pub(super) older: u32,
+    pub(super) newer: u32,
 }
 
 /// All of them, by number; the sources that are translated, each with its newest connection.
@@ -47,7 +47,7 @@ pub(super) struct Translation {
 pub(super) struct Translations {
     all: HugeVec<Translation>,
     free: Vec<u32>,
-    sources: ConnIndex,
+    pub(super) sources: ConnIndex,
     /// What the last source that was translated became.
     last_source: Option<[u8; 16]>,
 }
@@ -59,41 +59,10 @@ impl Translations {
         self.all.get(i as usize)
     }
 
-    /// A connection's translation will be read, or forgotten.
-    #[inline]
-    pub fn prefetch(&self, i: u32) {
-        if let Some(t) = self.get(i) {
-            // longer than a line of the cache, and begins anywhere in one
-            prefetch(t);
-            prefetch(&t.back);
-            prefetch(&t.newer);
-        }
-    }
-
-    /// It will be forgotten: the ones beside it are asked for, and where its source is found.
-    #[inline]
-    pub fn prefetch_around(&self, t: &Translation, hasher: &impl BuildHasher) {
-        if t.orig.src != t.new.src {
-            self.sources
-                .prefetch(source_hash(hasher, &t.orig.src, t.orig.protocol));
-            for beside in [t.older, t.newer] {
-                if let Some(t) = self.get(beside) {
-                    prefetch(&t.newer);
-                }
-            }
-        }
-    }
-
     /// What the last source that was translated became.
     #[inline]
     pub fn last_source(&self) -> Option<[u8; 16]> {
         self.last_source
-    }
-
-    /// The first packet of a connection with this source will be tracked.
-    #[inline]
-    pub fn prefetch_source(&self, hash: u64) {
-        self.sources.prefetch(hash);
     }
 }
 

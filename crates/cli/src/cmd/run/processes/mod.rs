@@ -151,10 +151,7 @@ pub fn run(
         true => asked::start(args, chain, &mut mover)?,
         false => None,
     };
-    if !args.quiet {
-        mover.say(&segments);
-    }
-    crate::live::tell_running(args.quiet);
+    mover.say(&segments, args.quiet);
     let ended = match is_live {
         true => mover.live(&run_plan.live_plan)?,
         false => mover.captures(run_plan.linger)?,

@@ -18,7 +18,7 @@ use super::kids::{Kid, Launch};
 use super::outside::beyond::Beyond;
 use super::scheduling::Scheduling;
 use crate::control::capture::Sink;
-use crate::live::LivePlan;
+use crate::live::{LivePlan, tell_running};
 use crate::progress::Progress;
 use crate::runner;
 use anyhow::{Result, bail};
@@ -187,8 +187,15 @@ impl Mover {
         }
     }
 
-    /// Says which processes there are.
-    pub fn say(&self, segments: &Segments) {
+    /// Says which processes there are, and that they run.
+    pub fn say(&self, segments: &Segments, quiet: bool) {
+        if !quiet {
+            self.say_who(segments);
+        }
+        tell_running(quiet);
+    }
+
+    fn say_who(&self, segments: &Segments) {
         for (kid, s) in self.kids.iter().zip(&segments.all) {
             let core = kid.core.map_or(String::new(), |c| format!(", core {c}"));
             let id = kid.process().map_or(0, |p| p.id());
