@@ -58,6 +58,7 @@ pub(crate) mod masked_match;
 pub(crate) mod match_order;
 pub(crate) mod members;
 pub(crate) mod neighbors;
+pub(crate) mod noting;
 pub(crate) mod origin;
 pub(crate) mod overload;
 pub(crate) mod packet_meta;
