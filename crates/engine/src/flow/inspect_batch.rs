@@ -15,12 +15,12 @@ use crate::flow::batch_list::BatchList;
 use crate::flow::batch_meta::BatchMeta;
 use crate::flow::batch_way::BatchWay;
 use crate::flow::fused_way::Fused;
+#[cfg(debug_assertions)]
+use crate::flow::group_packets::GroupPackets;
 use crate::flow::hints::{LEASE, hint_of, set_hint};
 use crate::flow::in_place::ROOM;
 use crate::flow::in_place_way::HINTS;
 use crate::flow::learn::flow_of;
-#[cfg(debug_assertions)]
-use crate::flow::leased::GroupPackets;
 use crate::flow::rewrite_template::NO_SINK;
 use crate::flow::runner::FlowRunner;
 use crate::flow::steps::Steps;

@@ -10,6 +10,7 @@ use crate::flow::batch_drain::BatchDrain;
 use crate::flow::batch_meta::BatchMeta;
 use crate::flow::composed::ComposedTable;
 use crate::flow::fused_way::Fused;
+use crate::flow::group_packets::{GroupPackets, Rest};
 use crate::flow::hints::{LEASE, hint_of, hints, leased};
 use crate::flow::in_place::ROOM;
 use crate::flow::inspect_batch::is_entry_of;
@@ -24,10 +25,10 @@ use crate::flow::transmit::count_known;
 use crate::flow::windows::Windows;
 use crate::simd::bits::{each_bit, first_bits};
 use crate::simd::window_rewrite::{WindowRewrite, rewrite_packet};
-use crate::simd::{GROUP, HEAD_AT, WINDOW, Wide};
+use crate::simd::{GROUP, HEAD_AT, Wide};
 use onefold_element::NO_FLOW_LEASE;
 use onefold_nat::NO_LEASE;
-use onefold_packet::{Packet, Pkt, Timestamp};
+use onefold_packet::{Packet, Timestamp};
 
 /// Packets of one element's flows, one behind the other, by number in the group.
 #[derive(Default)]
@@ -281,63 +282,6 @@ impl FlowRunner {
         self.stats.written_once += n;
         count_known(&mut self.stats, &mut self.runner, n, 0);
         self.runner.graph.out.sent += n;
-    }
-}
-
-/// Packets of a group, by their numbers in it.
-pub(crate) trait GroupPackets {
-    fn packet(&self, i: usize) -> Option<&Packet>;
-    fn packet_mut(&mut self, i: usize) -> Option<&mut Packet>;
-    /// Its first bytes.
-    fn window(&mut self, i: usize) -> Option<&mut [u8; WINDOW]>;
-    /// It keeps so many bytes, the first ones.
-    fn keep(&mut self, i: usize, len: usize);
-}
-
-impl GroupPackets for Windows<'_> {
-    #[inline(always)]
-    fn packet(&self, i: usize) -> Option<&Packet> {
-        self.packet(i)
-    }
-    #[inline(always)]
-    fn packet_mut(&mut self, i: usize) -> Option<&mut Packet> {
-        self.packet_mut(i)
-    }
-    #[inline(always)]
-    fn window(&mut self, i: usize) -> Option<&mut [u8; WINDOW]> {
-        self.get_mut(i)
-    }
-    #[inline(always)]
-    fn keep(&mut self, i: usize, len: usize) {
-        self.keep(i, len);
-    }
-}
-
-/// Those that have not left, the first of which has this number.
-struct Rest<'a> {
-    from: usize,
-    packets: &'a mut [Pkt],
-}
-
-impl GroupPackets for Rest<'_> {
-    #[inline(always)]
-    fn packet(&self, i: usize) -> Option<&Packet> {
-        self.packets.get(i.wrapping_sub(self.from)).map(|p| &**p)
-    }
-    #[inline(always)]
-    fn packet_mut(&mut self, i: usize) -> Option<&mut Packet> {
-        let p = self.packets.get_mut(i.wrapping_sub(self.from));
-        p.map(|p| &mut **p)
-    }
-    #[inline(always)]
-    fn window(&mut self, i: usize) -> Option<&mut [u8; WINDOW]> {
-        self.packet_mut(i)?.window_mut()
-    }
-    #[inline(always)]
-    fn keep(&mut self, i: usize, len: usize) {
-        if let Some(p) = self.packet_mut(i) {
-            p.keep(len);
-        }
     }
 }
 

@@ -42,6 +42,7 @@ pub(crate) mod flow_action;
 pub(crate) mod fuse;
 pub(crate) mod fused_way;
 pub(crate) mod go_fused;
+pub(crate) mod group_packets;
 pub(crate) mod hints;
 pub(crate) mod in_place;
 pub(crate) mod in_place_way;
