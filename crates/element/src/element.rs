@@ -332,9 +332,6 @@ pub trait Element: ElementClone + Send + 'static {
         NO_FLOW_LEASE
     }
 
-    /// So many packets have been noted in leases: they are counted as if they had been inspected.
-    fn leased(&mut self, packets: u64, store: &mut StateStore) {}
-
     /// Output `port` is asked for a packet. Only elements with a pull output of their own kind (queues, schedulers)
     /// override this; the default pulls input 0 and applies `push`.
     ///

@@ -14,6 +14,8 @@
 //! with a right checksum, or one of zero in UDP, where the element wants checksums to be right
 //! ([`BatchNeeds::checksums`](crate::BatchNeeds::checksums)). Whatever else comes is shown to the element.
 
+use std::mem::offset_of;
+
 /// No lease.
 pub const NO_FLOW_LEASE: u32 = 0;
 
@@ -40,7 +42,19 @@ pub struct FlowLease {
     pub kind: u8,
     /// Of a flow of segments: the last one was a reply.
     pub reply: bool,
+    /// So that there is no byte that says nothing: whoever notes many packets has leases as words.
+    rest: [u8; 6],
 }
+
+/// Where that is, for whoever has leases as [words](FlowLease::WORDS).
+const _: () = assert!(
+    size_of::<FlowLease>() == FlowLease::WORDS * 4
+        && offset_of!(FlowLease, expires) == 0
+        && offset_of!(FlowLease, acks) == FlowLease::ACKS * 4
+        && offset_of!(FlowLease, end) == FlowLease::END * 4
+        && offset_of!(FlowLease, kind) == FlowLease::KIND * 4
+        && offset_of!(FlowLease, reply) == FlowLease::KIND * 4 + 1
+);
 
 impl FlowLease {
     /// Acknowledgements and ends of segments are noted.
@@ -50,6 +64,15 @@ impl FlowLease {
     pub const LIMITED: u8 = 1;
     /// Nothing is noted but time.
     pub const LASTING: u8 = 2;
+
+    /// Words of 32 bits, the first two of which say when the flow is over.
+    pub const WORDS: usize = 8;
+    /// Which words acknowledgements are, from which on.
+    pub const ACKS: usize = 2;
+    /// Which word the last segment's end is.
+    pub const END: usize = 4;
+    /// Which word begins with the kind, and says behind it whether the last segment was a reply.
+    pub const KIND: usize = 6;
 
     /// No number behind this one is given.
     const LAST: u32 = (u32::MAX >> 1) - 2;
@@ -90,6 +113,14 @@ impl FlowLease {
         };
     }
 
+    /// Does this lease run at this millisecond?
+    #[inline(always)]
+    pub fn runs(&self, lease: u32, now: u64) -> bool {
+        let limited = (self.kind == FlowLease::LIMITED) & (now > self.limit());
+        let same = (self.number == lease >> 1) & (lease & 2 != 0);
+        same & (now < self.expires) & !limited
+    }
+
     /// Notes a plain packet at this millisecond, with its acknowledgement and the end of its segment; `stays`: how long
     /// the flow stays, by [kind](FlowLease::kind). False, and nothing happens, where the lease does not run. Nothing is
     /// branched on that differs from packet to packet.
@@ -101,12 +132,10 @@ impl FlowLease {
         stays: &[u64; LEASE_KINDS],
         (ack, end): (u32, u32),
     ) -> bool {
-        let kind = usize::from(self.kind) % LEASE_KINDS;
-        let limited = (self.kind == FlowLease::LIMITED) & (now > self.limit());
-        let same = (self.number == lease >> 1) & (lease & 2 != 0);
-        if !(same & (now < self.expires) & !limited) {
+        if !self.runs(lease, now) {
             return false;
         }
+        let kind = usize::from(self.kind) % LEASE_KINDS;
         // All ones of a flow of segments, else zeros, and everything is written whatever the kind is: of what is
         // written under a condition compilers make a branch, which cannot be foreseen where TCP and UDP are mixed.
         let segments = ((i32::from(self.kind) - 1) >> 31) as u32;
@@ -129,6 +158,8 @@ pub struct FlowLeases<'a> {
     pub all: &'a mut [FlowLease],
     /// How long a flow stays behind a packet, in milliseconds, by [`FlowLease::kind`].
     pub stays: [u64; LEASE_KINDS],
+    /// Packets that have been noted: the element counts them as if it had inspected them.
+    pub noted: &'a mut u64,
 }
 
 #[cfg(test)]

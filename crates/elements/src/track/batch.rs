@@ -9,7 +9,7 @@
 //!
 //! A connection whose packets do nothing else is leased ([`FlowLease`]): its plain packets do not come here then.
 
-use super::class::ConnClass;
+use super::class::{ConnClass, ConnState};
 use super::headers::{TCP, UDP};
 use super::key::ConnKey;
 use super::table::{ASSURED, ConnTable, DNAT, FLIPPED, Record, SEEN_REPLY, SNAT, USED};
@@ -230,6 +230,7 @@ impl ConnTable {
         self.gives_leases().then_some(FlowLeases {
             all: &mut self.noted,
             stays,
+            noted: &mut self.totals.packets[ConnState::Established as usize],
         })
     }
 

@@ -245,13 +245,6 @@ impl Element for ConnTrack {
         }
     }
 
-    #[inline]
-    fn leased(&mut self, packets: u64, store: &mut StateStore) {
-        if let Some(t) = store.get_mut::<ConnTable>(self.outputs.table) {
-            t.count_established(packets);
-        }
-    }
-
     fn prefetch_flows(&self, hints: &[u32], store: &StateStore) {
         if let Some(t) = store.get::<ConnTable>(self.outputs.table) {
             t.prefetch(hints);

@@ -32,7 +32,7 @@ use crate::simd::Wide;
 use crate::simd::any::Any;
 use crate::simd::bits::first_bits;
 use crate::simd::window_rewrite::Operands as FlowOperands;
-use onefold_element::{ElemId, FlowLease, StateStore};
+use onefold_element::{ElemId, StateStore};
 use onefold_nat::Leases;
 use onefold_packet::{Pkt, Timestamp};
 use std::time::Duration;
@@ -64,7 +64,7 @@ impl FlowRunner {
             let mut windows = Windows::of(batch, &mut self.meta.lens, &mut places);
             let alone = self.tell_plain(ingress);
             let mut seen = self.look_up(wide, ingress, &windows);
-            self.plain_told(seen.keyed && equal_match);
+            let leased = self.plain_told(wide, seen.keyed && equal_match, &mut windows);
             // all known, and no more of each than has to be
             let mut at_once = match (seen.by_flow, seen.keyed) {
                 _ if !equal_match || alone => Applied::default(),
@@ -119,7 +119,7 @@ impl FlowRunner {
                 _ => shed += self.part(source, &mut packets, i, gone),
             }
             let mut turns = BatchTurns::of(self, alone && equal_match && seen.keyed);
-            i += turns.first(self, wide, n, &mut packets);
+            i += turns.first(self, wide, (leased, n), &mut packets);
             if i == n {
                 self.flush();
                 continue;
@@ -260,14 +260,7 @@ impl FlowRunner {
             return seen;
         };
         let (table, meta) = (&self.table, &mut *self.meta);
-        let noted = match (meta.tells_plain, self.composed.leases()) {
-            (Some(_), Some(of)) => {
-                let graph = &mut self.runner.graph;
-                graph.core.leases(of.node.into(), &mut graph.store)
-            }
-            _ => None,
-        };
-        let noted: &[FlowLease] = noted.map_or(&[], |l| l.all);
+        let leased = meta.tells_plain.and(self.composed.leases());
         seen = match (ingress.quick_v6, ingress.edges()) {
             (true, _) => wide.extract_long(ingress, table, packets, meta, group),
             (_, true) => wide.extract::<true>(ingress, table, packets, meta, group),
@@ -277,7 +270,7 @@ impl FlowRunner {
         if self.meta.keyed != 0 {
             let all = !0 >> (GROUP - n);
             let (leases, meta) = (&self.pool.leases, &mut *self.meta);
-            let asked: (&Leases, _) = (leases, noted);
+            let asked: (&Leases, _) = (leases, leased);
             let short = meta.keyed == all && meta.long == 0;
             match (meta.keyed | meta.only == all, ingress.monitor.overloaded) {
                 (true, false) => {

@@ -74,6 +74,8 @@ pub(crate) struct BatchMeta {
     pub acks: [u32; GROUP],
     /// See [`BatchMeta::acks`].
     pub ends: [u32; GROUP],
+    /// Where flows may be leased, and all packets have entries: what these say in their [hints](crate::flow::hints).
+    pub hints: [u64; GROUP],
     /// Which [ways](crate::flow::batch_way) packets go together.
     pub ways: [u32; GROUP],
     /// Of [long](BatchMeta::long) keys both addresses: a key's words behind its first one. Behind all that short keys need.
@@ -103,6 +105,7 @@ impl Default for BatchMeta {
             padded: 0,
             acks: [0; GROUP],
             ends: [0; GROUP],
+            hints: [0; GROUP],
             ways: [0; GROUP],
             sinks: [NO_SINK; GROUP],
             keys: [[0; 2]; GROUP],

@@ -74,8 +74,8 @@ pub(crate) struct ComposedTable {
 pub(crate) struct Leased {
     /// Checksums of plain packets have to be right.
     pub sums: bool,
-    /// An element that gives leases: in most chains the only one.
-    pub node: u16,
+    /// Some of them are of flows that stand on bindings of which is noted when they are used.
+    pub timed: bool,
 }
 
 impl ComposedTable {
@@ -160,8 +160,8 @@ impl ComposedTable {
                 (*t, self.any_batched) = (BatchWay::of(*n, w, goes), true);
                 if t.leases {
                     let sums = self.leases.is_some_and(|l| l.sums) || t.checksums;
-                    let node = t.node;
-                    self.leases = Some(Leased { sums, node });
+                    let timed = self.leases.is_some_and(|l| l.timed) || !t.untimed && w.own;
+                    self.leases = Some(Leased { sums, timed });
                 }
             }
         }

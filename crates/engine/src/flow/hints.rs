@@ -9,7 +9,7 @@ use crate::flow::in_place_way::HINTS;
 use crate::flow::runner::FlowRunner;
 use crate::flow::table::{Entry, Slot, Table};
 use crate::simd::ZERO_SUM_WORDS;
-use onefold_element::{FlowLease, NO_HINT};
+use onefold_element::NO_HINT;
 
 /// Which of an entry's words hints are.
 const WORD: usize = ZERO_SUM_WORDS[2];
@@ -29,17 +29,17 @@ pub(crate) fn hint_of(entry: &Entry, which: u8) -> u32 {
     (entry.0[WORD] >> shift(which)) as u32
 }
 
-/// What is noted of an entry's flow, if it is leased: in this list.
+/// Both of an entry's hints.
 #[inline(always)]
-pub(crate) fn noted_of<'a>(all: &'a [FlowLease], entry: &Entry) -> Option<&'a FlowLease> {
-    all.get(leased(entry).0)
+pub(crate) fn hints(entry: &Entry) -> u64 {
+    entry.0[WORD]
 }
 
-/// Where what is noted of an entry's flow is, and its [lease](LEASE).
+/// Where what is noted of a flow is, and its [lease](LEASE), by its entry's [hints].
 #[inline(always)]
-pub(crate) fn leased(entry: &Entry) -> (usize, u32) {
-    let at = (entry.0[WORD] as u32).wrapping_sub(1);
-    (at as usize, (entry.0[WORD] >> 32) as u32)
+pub(crate) fn leased(hints: u64) -> (usize, u32) {
+    let at = (hints as u32).wrapping_sub(1);
+    (at as usize, (hints >> 32) as u32)
 }
 
 /// It says something else. Nothing happens to an entry of any other action.

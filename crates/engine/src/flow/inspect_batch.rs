@@ -15,6 +15,8 @@ use crate::flow::batch_list::BatchList;
 use crate::flow::batch_meta::BatchMeta;
 use crate::flow::batch_way::BatchWay;
 use crate::flow::fused_way::Fused;
+#[cfg(debug_assertions)]
+use crate::flow::group_packets::GroupPackets;
 use crate::flow::hints::{LEASE, hint_of, set_hint};
 use crate::flow::in_place::ROOM;
 use crate::flow::in_place_way::HINTS;
@@ -53,18 +55,23 @@ impl BatchTurns {
             patience: 1,
         }
     }
-    /// The first ones of the group's `n` packets, whose entries have just been found, go together: how many.
+    /// The first ones of the group's `n` packets, whose entries have just been found, go together: how many. Of these
+    /// so many, `leased`, have gone [at once](FlowRunner::leased_at_once), and leave.
     #[inline(always)]
     pub fn first(
         &self,
         r: &mut FlowRunner,
         wide: impl Steps,
-        n: usize,
+        (leased, n): (usize, usize),
         packets: &mut BatchDrain<'_>,
     ) -> usize {
-        match self.batched {
-            true => wide.inspect_batch(r, (0, n), (self.long, false), packets),
-            false => 0,
+        if leased > 0 {
+            let sinks = r.meta.sinks.get(..leased).unwrap_or_default();
+            packets.send(sinks, &mut r.runner.graph.out.transmitted);
+        }
+        match self.batched && leased < n {
+            true => leased + wide.inspect_batch(r, (leased, n), (self.long, false), packets),
+            false => leased,
         }
     }
     /// Up to where packets from number `i` on go one by one.
@@ -192,7 +199,7 @@ impl FlowRunner {
             return (0, 0);
         }
         #[cfg(debug_assertions)]
-        let leave = self.expected_batch(from, (seen.items(), &rest[..n]));
+        let leave = self.expected_batch(from, (seen.items(), rest[..n].iter().map(|p| &**p)));
         let graph = &mut self.runner.graph;
         let mut cx = InspectCx {
             now: graph.core.now,
@@ -336,10 +343,10 @@ impl FlowRunner {
         &mut self,
         (from, upto): (usize, usize),
         (long, stale): (u64, bool),
-        packets: &[onefold_packet::Pkt],
+        packets: &impl GroupPackets,
     ) -> Vec<Packet> {
         let mut seen = BatchList::new();
-        for (i, p) in (from..upto).zip(packets) {
+        for (i, p) in (from..upto).map_while(|i| Some((i, packets.packet(i)?))) {
             let any = crate::simd::any::Any;
             // bindings hold as long as a lease on the flow runs
             let Some(x) = self.batch_item(any, i, (long, stale), p, false) else {
@@ -371,16 +378,17 @@ impl FlowRunner {
             );
             seen.push(x.seen);
         }
+        let packets = (from..upto).map_while(|i| packets.packet(i));
         self.expected_batch(from, (seen.items(), packets))
     }
 
     /// For debug builds: packets that are handed over are what the element would find in the packets that it would be
     /// given; what is to leave.
     #[cfg(debug_assertions)]
-    fn expected_batch(
+    fn expected_batch<'a>(
         &mut self,
         from: usize,
-        (seen, packets): (&[Inspected<'_>], &[onefold_packet::Pkt]),
+        (seen, packets): (&[Inspected<'_>], impl Iterator<Item = &'a Packet>),
     ) -> Vec<Packet> {
         self.meta.fill(u64::MAX, &self.actions, &mut self.group);
         let mut leave = Vec::new();

@@ -10,21 +10,25 @@ use crate::flow::batch_drain::BatchDrain;
 use crate::flow::batch_meta::BatchMeta;
 use crate::flow::composed::ComposedTable;
 use crate::flow::fused_way::Fused;
-use crate::flow::hints::{LEASE, hint_of, leased};
+use crate::flow::group_packets::{GroupPackets, Rest};
+use crate::flow::hints::{LEASE, hint_of, hints, leased};
 use crate::flow::in_place::ROOM;
 use crate::flow::inspect_batch::is_entry_of;
 use crate::flow::learn::flow_of;
 use crate::flow::lease::LeasePool;
+use crate::flow::noting::Noting;
 use crate::flow::rewrite_template::NO_SINK;
 use crate::flow::runner::FlowRunner;
-use crate::flow::table::{Entry, Slot, Table};
+use crate::flow::steps::Steps;
+use crate::flow::table::Table;
 use crate::flow::transmit::count_known;
+use crate::flow::windows::Windows;
 use crate::simd::bits::{each_bit, first_bits};
 use crate::simd::window_rewrite::{WindowRewrite, rewrite_packet};
 use crate::simd::{GROUP, HEAD_AT, Wide};
-use onefold_element::{FlowLease, LEASE_KINDS, NO_FLOW_LEASE};
+use onefold_element::NO_FLOW_LEASE;
 use onefold_nat::NO_LEASE;
-use onefold_packet::{Pkt, Timestamp};
+use onefold_packet::{Packet, Timestamp};
 
 /// Packets of one element's flows, one behind the other, by number in the group.
 #[derive(Default)]
@@ -54,13 +58,71 @@ impl FlowRunner {
         alone
     }
 
-    /// It has been told; packets of the group may go together, or not.
+    /// It has been told; packets of the group may go together, or not. So many of the first ones have gone
+    /// [at once](FlowRunner::leased_at_once).
     #[inline(always)]
-    pub(crate) fn plain_told(&mut self, may: bool) {
+    pub(crate) fn plain_told(
+        &mut self,
+        wide: impl Steps,
+        may: bool,
+        packets: &mut Windows<'_>,
+    ) -> usize {
         self.meta.tells_plain = None;
         if !may {
             self.meta.plain = 0;
         }
+        match self.meta.plain & 1 {
+            0 => 0,
+            _ => wide.leased_at_once(self, packets),
+        }
+    }
+
+    /// [`FlowRunner::go_leased`] of a group's first packets, the first of which is plain, which have just been looked
+    /// up and whose windows are at hand. They have not left: where they do is [written down](BatchMeta::sinks).
+    ///
+    /// Nothing is read of a packet but its window, and nothing of its entry: what that says has been written down when
+    /// it was found. Leases are asked for here and not there, as the element is asked for them once then: its state and
+    /// all that leads there is not in the nearest cache.
+    #[inline(always)]
+    pub(crate) fn leased_at_once(&mut self, wide: impl Wide, packets: &mut Windows<'_>) -> usize {
+        let meta = &*self.meta;
+        if leased(meta.hints[0]).1 == NO_FLOW_LEASE {
+            return 0;
+        }
+        let first = self.composed.batched(meta.actions[0]);
+        let Some(node) = first.filter(|w| w.leases).map(|w| w.node) else {
+            return 0;
+        };
+        if !self.holds() || self.runner.graph.out.traced {
+            return 0;
+        }
+        let all = (0, packets.len());
+        #[cfg(debug_assertions)]
+        let leave = self.check_leased(all, (meta.long, false), &*packets);
+        let graph = &mut self.runner.graph;
+        let now = millis(graph.core.now);
+        let Some(leases) = graph.core.leases(node.into(), &mut graph.store) else {
+            return 0;
+        };
+        Noting::ask(leases.all, &self.meta, all);
+        let run = leased_run(wide, &mut self.meta, &self.composed, all, node);
+        let end = ready(
+            (&self.composed, &self.pool),
+            &self.meta,
+            &run,
+            (0, &*packets),
+        );
+        let noting = Noting::at(now, &leases.stays);
+        let went = noting.note_each(wide, leases.all, &self.meta, (0, end));
+        *leases.noted += went as u64;
+        if went > 0 {
+            self.leased_are_written(wide, &run, (0, went), packets);
+            #[cfg(debug_assertions)]
+            for (i, leaves) in leave.iter().enumerate().take(went) {
+                assert_eq!(packets.packet(i).map(Packet::data), Some(leaves.data()));
+            }
+        }
+        went
     }
 
     /// Packets of a group from number `from` on, up to `upto`, whose leases run leave, up to the first one whose does
@@ -82,50 +144,61 @@ impl FlowRunner {
         let Some(node) = self.leased_node(from) else {
             return 0;
         };
-        let rest = packets.rest();
-        let upto = upto.min(GROUP).min(from + rest.len());
+        let mut rest = Rest {
+            from,
+            packets: packets.rest(),
+        };
+        let upto = upto.min(GROUP).min(from + rest.packets.len());
         #[cfg(debug_assertions)]
-        let leave = self.check_leased((from, upto), (long, stale), rest);
+        let leave = self.check_leased((from, upto), (long, stale), &rest);
         let graph = &mut self.runner.graph;
         let now = millis(graph.core.now);
-        let Some(all) = graph.core.leases(node.into(), &mut graph.store) else {
+        let Some(leases) = graph.core.leases(node.into(), &mut graph.store) else {
             return 0;
         };
-        let (leases, stays) = (all.all, all.stays);
-        let run = match stale {
-            false => leased_run(wide, &mut self.meta, &self.composed, (from, upto), node),
-            true => {
-                let of = (&self.table, &self.composed);
-                leased_each(of, &mut self.meta, (from, upto), node, long)
-            }
-        };
-        let end = ready((&self.composed, &self.pool), &self.meta, &run, (from, rest));
-        let meta = &*self.meta;
-        let noted = (&meta.acks, &meta.ends);
-        let of = (&self.table.lines[..], &meta.slots);
-        let to = note_each(leases, of, (from, end, now), &stays, noted);
+        // what has been written down of entries may be what they said before a lease was given
+        let of = (&self.table, &self.composed);
+        let run = leased_each(of, &mut self.meta, (from, upto), node, (long, stale));
+        let end = ready(
+            (&self.composed, &self.pool),
+            &self.meta,
+            &run,
+            (from, &rest),
+        );
+        let noting = Noting::at(now, &leases.stays);
+        let to = noting.note_each(wide, leases.all, &self.meta, (from, end));
         let went = to - from;
-        if went == 0 {
-            return 0;
+        *leases.noted += went as u64;
+        if went > 0 {
+            self.leased_are_written(wide, &run, (from, to), &mut rest);
+            #[cfg(debug_assertions)]
+            packets.will_leave_as(leave);
+            self.batch_sends((from, to), packets);
         }
-        graph
-            .core
-            .leased(node.into(), went as u64, &mut graph.store);
-        let trimmed = run.trimmed & first_bits(to) & !first_bits(from);
-        each_bit!(trimmed, k, {
-            rest[k - from].keep(HEAD_AT + self.meta.totals[k] as usize);
-        });
-        self.use_bindings(run.timed & first_bits(to) & !first_bits(from));
-        if self.table.crowded() {
-            for k in from..to {
-                self.table.mark(self.meta.slots[k % GROUP]);
-            }
-        }
-        self.stats.leased += went as u64;
-        #[cfg(debug_assertions)]
-        packets.will_leave_as(leave);
-        self.batch_leaves(wide, (from, to), packets);
         went
+    }
+
+    /// Packets of a run from number `from` of the group to before `to` have been noted: they are counted and written.
+    #[inline(always)]
+    fn leased_are_written(
+        &mut self,
+        wide: impl Wide,
+        run: &LeasedRun,
+        (from, to): (usize, usize),
+        packets: &mut impl GroupPackets,
+    ) {
+        let these = first_bits(to) & !first_bits(from);
+        each_bit!(run.trimmed & these, k, {
+            packets.keep(k, HEAD_AT + self.meta.totals[k] as usize);
+        });
+        self.use_bindings(run.timed & these);
+        if self.table.crowded() {
+            each_bit!(these, k, {
+                self.table.mark(self.meta.slots[k]);
+            });
+        }
+        self.stats.leased += (to - from) as u64;
+        self.batch_is_written(wide, (from, to), packets);
     }
 
     /// The element that has leased the flow of a packet of the group, if one has.
@@ -145,10 +218,36 @@ impl FlowRunner {
         (from, to): (usize, usize),
         packets: &mut BatchDrain<'_>,
     ) {
+        let mut rest = Rest {
+            from,
+            packets: packets.rest(),
+        };
+        self.batch_is_written(wide, (from, to), &mut rest);
+        self.batch_sends((from, to), packets);
+    }
+
+    /// They leave where that is [written down](BatchMeta::sinks).
+    #[inline(always)]
+    fn batch_sends(&mut self, (from, to): (usize, usize), packets: &mut BatchDrain<'_>) {
+        #[cfg(debug_assertions)]
+        packets.are_expected(to - from);
+        let sinks = self.meta.sinks.get(from..to).unwrap_or_default();
+        packets.send(sinks, &mut self.runner.graph.out.transmitted);
+    }
+
+    /// Packets are counted and written as [`FlowRunner::batch_leaves`] says, and where they leave is
+    /// [written down](BatchMeta::sinks).
+    #[inline(always)]
+    fn batch_is_written(
+        &mut self,
+        wide: impl Wide,
+        (from, to): (usize, usize),
+        packets: &mut impl GroupPackets,
+    ) {
         self.flush();
-        let mut sinks = [NO_SINK; GROUP];
+        let (fused, meta) = (&mut self.composed.fused, &mut *self.meta);
+        meta.sinks = [NO_SINK; GROUP];
         let mut left = first_bits(to) & !first_bits(from);
-        let (fused, meta) = (&mut self.composed.fused, &*self.meta);
         // Bound: a way less each time
         while left != 0 {
             let way = meta.ways[left.trailing_zeros() as usize % GROUP];
@@ -160,7 +259,7 @@ impl FlowRunner {
             ) else {
                 continue;
             };
-            wide.set(f.sink, those, &mut sinks);
+            wide.set(f.sink, those, &mut meta.sinks);
             if t.packets == 0 {
                 fused.dirty.push(way);
             }
@@ -174,48 +273,58 @@ impl FlowRunner {
                 continue;
             }
             if let Some(rewrite) = fused.rewrites.get(f.rewrite as usize) {
-                write_each(wide, (f, rewrite), (those, from), packets.rest(), meta);
+                write_each(wide, (f, rewrite), those, packets, meta);
             }
         }
-        #[cfg(debug_assertions)]
-        packets.are_expected(to - from);
         let n = (to - from) as u64;
         self.stats.composed += n;
         self.stats.in_place += n;
         self.stats.written_once += n;
         count_known(&mut self.stats, &mut self.runner, n, 0);
-        let out = &mut self.runner.graph.out;
-        out.sent += n;
-        packets.send(
-            sinks.get(from..to).unwrap_or_default(),
-            &mut out.transmitted,
-        );
+        self.runner.graph.out.sent += n;
     }
 }
 
-/// Packets of a way are written, those of these bits, which are numbers in the group; the first of `packets` has number
-/// `from`.
+/// Packets of a way are written, those of these bits.
 #[inline(always)]
 fn write_each(
     wide: impl Wide,
     (f, rewrite): (&Fused, &WindowRewrite),
-    (those, from): (u64, usize),
-    packets: &mut [Pkt],
+    those: u64,
+    packets: &mut impl GroupPackets,
     meta: &BatchMeta,
 ) {
     let taken = (rewrite, wide.take(rewrite));
+    if f.start == 0 && !(rewrite.no_zero & rewrite.udp) {
+        // asked once: what is written could be the template, for all that a compiler knows
+        let (own, sums) = (f.own, f.sums);
+        each_bit!(those, i, {
+            if let Some(w) = packets.window(i) {
+                let operands = match own {
+                    true => wide.with_sums(&meta.operands[i], sums),
+                    false => rewrite.operands,
+                };
+                wide.rewrite(wide.load(w), taken.1, &operands, w);
+            }
+        });
+        return;
+    }
     each_bit!(those, i, {
-        let Some(p) = packets.get_mut(i.wrapping_sub(from)) else {
-            break;
-        };
-        match f.start {
-            0 => {}
-            n if n > 0 => p.pull(n as usize),
-            n => p.push(n.unsigned_abs().into()),
+        if f.start != 0
+            && let Some(p) = packets.packet_mut(i)
+        {
+            match f.start {
+                n if n > 0 => p.pull(n as usize),
+                n => p.push(n.unsigned_abs().into()),
+            }
         }
-        if let Some(w) = p.window_mut().filter(|_| !f.idle) {
+        let w = match f.start {
+            0 => packets.window(i),
+            _ => packets.packet_mut(i).and_then(Packet::window_mut),
+        };
+        if let Some(w) = w.filter(|_| !f.idle) {
             let operands = match f.own {
-                true => f.operands(&meta.operands[i % GROUP]),
+                true => wide.with_sums(&meta.operands[i], f.sums),
                 false => rewrite.operands,
             };
             rewrite_packet(wide, wide.load(w), taken, &operands, w);
@@ -253,14 +362,14 @@ fn leased_run(
     run
 }
 
-/// The same, where the table may have changed since.
+/// The same, where entries, or the table if it is `stale`, may have changed since.
 #[inline(always)]
 fn leased_each(
     (table, composed): (&Table, &ComposedTable),
     meta: &mut BatchMeta,
     (from, upto): (usize, usize),
     node: u16,
-    long: u64,
+    (long, stale): (u64, bool),
 ) -> LeasedRun {
     let (mut k, mut run) = (from, LeasedRun::default());
     // Loops over indices: adapters may not be inlined. Bound: the group
@@ -273,10 +382,11 @@ fn leased_each(
         let Some(w) = composed.batched(action).filter(|w| w.leases_of(node)) else {
             break;
         };
-        if !is_entry_of(l, meta, i, long) {
+        if stale && !is_entry_of(l, meta, i, long) {
             break;
         }
         (meta.ways[i], meta.leases[i]) = (w.way, lease);
+        meta.hints[i] = hints(l);
         meta.operands[i] = flow_of(l).operands;
         run.trimmed |= u64::from(w.trims) << i & meta.padded;
         run.moved |= u64::from(w.moves) << i;
@@ -294,45 +404,16 @@ fn ready(
     (composed, pool): (&ComposedTable, &LeasePool),
     meta: &BatchMeta,
     run: &LeasedRun,
-    (from, packets): (usize, &[Pkt]),
+    (from, packets): (usize, &impl GroupPackets),
 ) -> usize {
     let all = first_bits(run.end) & !first_bits(from);
     each_bit!((run.moved | run.timed) & all, k, {
         let i = k % GROUP;
-        let fits = |p: &Pkt| p.headroom() >= ROOM && composed.fits(meta.ways[i], p);
-        let room = run.moved >> i & 1 == 0 || packets.get(k - from).is_some_and(fits);
+        let fits = |p: &Packet| p.headroom() >= ROOM && composed.fits(meta.ways[i], p);
+        let room = run.moved >> i & 1 == 0 || packets.packet(k).is_some_and(fits);
         if !room || run.timed >> i & 1 == 1 && !pool.leases.runs(meta.leases[i]) {
             return k;
         }
     });
     run.end
-}
-
-/// Notes packets of a group from number `from` on to before `end`, whose entries are in these places: the number of the
-/// first one whose lease does not run, or `end`.
-#[inline(always)]
-fn note_each(
-    leases: &mut [FlowLease],
-    (entries, slots): (&[Entry], &[Slot; GROUP]),
-    (from, end, now): (usize, usize, u64),
-    stays: &[u64; LEASE_KINDS],
-    (acks, ends): (&[u32; GROUP], &[u32; GROUP]),
-) -> usize {
-    let mut k = from;
-    // Bound: the group
-    while k < end {
-        let i = k % GROUP;
-        let Some(entry) = entries.get(slots[i] as usize) else {
-            break;
-        };
-        let (at, lease) = leased(entry);
-        let Some(l) = leases.get_mut(at) else {
-            break;
-        };
-        if !l.note(lease, now, stays, (acks[i], ends[i])) {
-            break;
-        }
-        k += 1;
-    }
-    k
 }

@@ -2,8 +2,8 @@
 
 use crate::flow::action_table::{ActionTable, Tally};
 use crate::flow::batch_meta::BatchMeta;
-use crate::flow::composed::ComposedTable;
-use crate::flow::hints::noted_of;
+use crate::flow::composed::{ComposedTable, Leased};
+use crate::flow::hints::hints;
 use crate::flow::packet_meta::PacketMeta;
 use crate::flow::packet_meta::{BY_FLOW, UNKNOWN};
 use crate::flow::policy::seen_filter::SeenFilter;
@@ -14,7 +14,6 @@ use crate::simd::bits::{each_bit, first_bits};
 use crate::simd::hash::tag;
 use crate::simd::window_rewrite::Operands as FlowOperands;
 use crate::simd::{Wide, by_itself};
-use onefold_element::FlowLease;
 use onefold_nat::{Leases, NO_LEASE};
 use onefold_table::prefetch;
 
@@ -92,12 +91,12 @@ pub(crate) fn search(
 }
 
 /// [`search`] for a group's first packets, all of which are known [in short](BatchMeta::keyed): false if any has no entry.
-/// What is `noted` of [leased](crate::flow::leased) flows is asked for, too.
+/// Where flows are [leased](crate::flow::leased), their hints are written down, too.
 #[inline(always)]
 pub(crate) fn search_keyed(
     wide: impl Wide,
     table: &Table,
-    (leases, noted): (&Leases, &[FlowLease]),
+    (leases, leased): (&Leases, Option<Leased>),
     tallies: &[Tally],
     meta: &mut BatchMeta,
     n: usize,
@@ -113,7 +112,11 @@ pub(crate) fn search_keyed(
     let many = tallies.len() > FEW_WAYS;
     let zero_sums_known = table.zero_sums_known();
     let (mut zero_sums, mut unlike) = (wide.no_zero_sums(), 0);
-    let (words, leased) = (leases.words(), !noted.is_empty());
+    let words = match leased {
+        // next to nobody reads these where a flow's lease says all; to ask for them took a quarter of the search
+        Some(Leased { timed: false, .. }) => &[],
+        _ => leases.words(),
+    };
     let mut i = 0;
     while i < n {
         let [a, b] = meta.keys[i];
@@ -132,8 +135,8 @@ pub(crate) fn search_keyed(
         if let Some(w) = words.get(lease as usize) {
             prefetch(w);
         }
-        if leased && let Some(noted) = noted_of(noted, l) {
-            prefetch(noted);
+        if leased.is_some() {
+            meta.hints[i] = hints(l);
         }
         if many && let Some(t) = tallies.get(action as usize) {
             prefetch(t);
@@ -155,7 +158,7 @@ pub(crate) fn search_keyed(
 pub(crate) fn search_some(
     wide: impl Wide,
     table: &Table,
-    (leases, noted): (&Leases, &[FlowLease]),
+    (leases, leased): (&Leases, Option<Leased>),
     actions: &ActionTable,
     meta: &mut BatchMeta,
     n: usize,
@@ -167,7 +170,11 @@ pub(crate) fn search_some(
     let many = actions.tallies.len() > FEW_WAYS;
     let zero_sums_known = table.zero_sums_known();
     let (mut zero_sums, mut unlike) = (wide.no_zero_sums(), 0);
-    let (words, leased) = (leases.words(), !noted.is_empty());
+    let words = match leased {
+        // next to nobody reads these where a flow's lease says all; to ask for them took a quarter of the search
+        Some(Leased { timed: false, .. }) => &[],
+        _ => leases.words(),
+    };
     each_bit!(some, i, {
         let [a, b] = meta.keys[i];
         let Some(l) = table.get(meta.slots[i]) else {
@@ -188,8 +195,8 @@ pub(crate) fn search_some(
         if let Some(w) = words.get(lease as usize) {
             prefetch(w);
         }
-        if leased && let Some(noted) = noted_of(noted, l) {
-            prefetch(noted);
+        if leased.is_some() {
+            meta.hints[i] = hints(l);
         }
         if many && let Some(t) = actions.tallies.get(action as usize) {
             prefetch(t);
@@ -201,7 +208,7 @@ pub(crate) fn search_some(
     each_bit!(meta.only & first_bits(n), i, {
         let template = actions.template(meta.actions[i]);
         meta.operands[i] = template.map_or_else(FlowOperands::default, |t| t.bytes.operands);
-        (meta.slots[i], meta.leases[i]) = (NO_SLOT, NO_LEASE);
+        (meta.slots[i], meta.leases[i], meta.hints[i]) = (NO_SLOT, NO_LEASE, 0);
     });
     if wide.any_zero_sums(zero_sums) {
         save_keyed(table, meta, n);

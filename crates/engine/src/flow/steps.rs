@@ -6,6 +6,7 @@ use crate::flow::action_table::{ActionTable, Tally};
 use crate::flow::apply::Applied;
 use crate::flow::batch_drain::BatchDrain;
 use crate::flow::batch_meta::BatchMeta;
+use crate::flow::composed::Leased;
 use crate::flow::extract::Extracted;
 use crate::flow::ingress_cache::IngressCache;
 use crate::flow::lookup;
@@ -22,7 +23,7 @@ use crate::simd::any::Any;
 use crate::simd::avx2::Avx2;
 use crate::simd::avx512::Avx512;
 use crate::simd::dispatch::Isa;
-use onefold_element::{ElemId, FlowLease};
+use onefold_element::ElemId;
 use onefold_nat::Leases;
 use onefold_packet::{Pkt, Timestamp};
 
@@ -66,7 +67,7 @@ macro_rules! steps {
             fn search_keyed[](
                 wide,
                 table: &Table,
-                leases: (&Leases, &[FlowLease]),
+                leases: (&Leases, Option<Leased>),
                 tallies: &[Tally],
                 meta: &mut BatchMeta,
                 n: usize,
@@ -77,7 +78,7 @@ macro_rules! steps {
             fn search_some[](
                 wide,
                 table: &Table,
-                leases: (&Leases, &[FlowLease]),
+                leases: (&Leases, Option<Leased>),
                 actions: &ActionTable,
                 meta: &mut BatchMeta,
                 n: usize,
@@ -146,6 +147,14 @@ macro_rules! steps {
                 packets: &mut BatchDrain<'_>,
             ) -> usize {
                 r.inspect_batch(wide, range, of, packets)
+            }
+            /// [`FlowRunner::leased_at_once`].
+            fn leased_at_once[](
+                wide,
+                r: &mut FlowRunner,
+                packets: &mut Windows<'_>,
+            ) -> usize {
+                r.leased_at_once(wide, packets)
             }
             /// [`FlowRunner::apply_grouped`].
             fn apply_grouped[](

@@ -19,6 +19,10 @@ impl FlowRunner {
         n: usize,
         dropped: u64,
     ) {
+        if n == 0 {
+            // no run begins: others may leave next that nobody puts in order
+            return;
+        }
         if self.has_exits(cache) || self.depth > 0 {
             let sinks = self.meta.sinks;
             return self.transmit_or_wait(0, packets, sinks.get(..n).unwrap_or_default());

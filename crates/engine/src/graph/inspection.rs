@@ -72,17 +72,6 @@ impl Core {
         elem.map_or(NO_FLOW_LEASE, |e| e.lease(p, hint, cx))
     }
 
-    /// [`Element::leased`].
-    ///
-    /// [`Element::leased`]: onefold_element::Element::leased
-    #[inline(always)]
-    pub fn leased(&mut self, node: u32, packets: u64, store: &mut StateStore) {
-        let elem = (self.nodes.get_mut(node as usize)).and_then(|n| n.elem.as_mut());
-        if let Some(e) = elem {
-            e.leased(packets, store);
-        }
-    }
-
     /// [`Element::prefetch_flows`].
     ///
     /// [`Element::prefetch_flows`]: onefold_element::Element::prefetch_flows

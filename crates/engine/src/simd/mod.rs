@@ -11,6 +11,7 @@ pub(crate) mod bits;
 pub(crate) mod dispatch;
 pub(crate) mod hash;
 pub(crate) mod intervals;
+pub(crate) mod merge;
 pub(crate) mod sum;
 pub(crate) mod window_rewrite;
 pub(crate) mod word_tree;
@@ -18,9 +19,9 @@ pub(crate) mod word_tree;
 pub(crate) use crate::simd::any::Any;
 use crate::simd::hash::{MORE, Secrets};
 use crate::simd::intervals::IntervalEnds;
+use crate::simd::merge::MergeWords;
 use crate::simd::sum::SumBytes;
-use crate::simd::window_rewrite::Operands;
-use crate::simd::window_rewrite::WindowRewrite;
+use crate::simd::window_rewrite::{AddSums, Operands, WindowRewrite};
 
 /// Bytes of a packet that are looked at together.
 pub(crate) const WINDOW: usize = 64;
@@ -103,7 +104,7 @@ impl<const N: usize> At<N> {
 pub(crate) const ZERO_SUM_WORDS: [usize; 3] = [4, 6, 7];
 
 /// An instruction set.
-pub(crate) trait Wide: SumBytes {
+pub(crate) trait Wide: SumBytes + MergeWords + AddSums {
     /// 64 bytes in registers.
     type V: Copy;
     fn load(self, w: &[u8; WINDOW]) -> Self::V;

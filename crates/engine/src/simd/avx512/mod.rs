@@ -45,7 +45,7 @@ pub(crate) struct LoadedTemplate {
 impl Avx512 {
     /// Half as wide.
     #[inline(always)]
-    fn narrow(self) -> Avx2 {
+    pub(crate) fn narrow(self) -> Avx2 {
         // SAFETY: what has AVX-512 has AVX2.
         unsafe { Avx2::new() }
     }
