@@ -7,6 +7,8 @@
 
 use super::begin::Confirmed;
 use super::bind;
+use super::conn_index::key_ahead;
+use super::headers::is_fragment;
 use super::table::{ConnTable, millis};
 use super::table_user::{NO_TABLE, TRACKING, finish, uses_table};
 use onefold_element::args::{AnyArg, Args};
@@ -85,8 +87,13 @@ impl Element for ConnConfirm {
             cx.emit(0, p);
             return;
         };
-        let seen = t.read_again(&p);
-        let confirmed = t.confirm(&seen, now);
+        // most are the packet in hand, which the tracker has read
+        let ahead = p.network().filter(|n| !is_fragment(n)).and_then(key_ahead);
+        let in_hand = ahead.and_then(|(key, flipped)| t.confirm_in_hand((&key, flipped), now));
+        let confirmed = in_hand.unwrap_or_else(|| {
+            let seen = t.read_again(&p);
+            t.confirm(&seen, now)
+        });
         tell(confirmed, cx);
         match confirmed {
             Confirmed::Passes | Confirmed::Entered => cx.emit(0, p),

@@ -160,7 +160,10 @@ impl ConnNat {
         let Cx { store, host, .. } = cx;
         let planned = store.get_mut::<ConnTable>(self.table).and_then(|t| {
             let random = &mut || host.random(elem);
-            t.plan_in_hand(self.side, range.as_ref(), now, random)
+            match t.in_hand.keeps(self.side, range.as_ref()) {
+                true => None,
+                false => t.plan_in_hand(self.side, range.as_ref(), now, random),
+            }
         });
         let ends = bind::ends(p);
         let mut b = bind::unchanged(port, p);

@@ -83,6 +83,12 @@ impl ConnTable {
         };
         let record = |at: usize| -> Option<&Record> { self.records.get(at) };
         let next = place(1);
+        // a sweep looks at what is noted of all on the way there: a line has one and a half
+        for at in (next..next + SWEPT + 1).step_by(2) {
+            if let Some(n) = self.noted.get(at) {
+                prefetch(n);
+            }
+        }
         if let Some(r) = record(next) {
             self.index.prefetch(self.hasher.hash_one(r.key));
         }

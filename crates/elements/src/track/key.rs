@@ -5,8 +5,10 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Both ends of a connection, in the direction of its first packet.
+/// Both ends of a connection, in the direction of its first packet. It is copied in whole words: what has just been
+/// written in two parts and is read in one has to be in the cache first: a tenth of what a new connection cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(align(8))]
 pub(super) struct Ends {
     pub src: Place,
     pub dst: Place,
@@ -84,7 +86,7 @@ impl Ends {
 /// Addresses, protocol, and what the protocol tells connections apart by, in an order of its own: packets of both
 /// directions have the same key. Which way a packet goes is told beside it (see [`ConnKey::of`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(C)]
+#[repr(C, align(8))]
 pub(super) struct ConnKey {
     /// An IPv4 address is the first four bytes, and the rest is zero.
     a: [u8; 16],

@@ -84,8 +84,8 @@ pub(super) struct InHand {
     renamed: Option<(ConnKey, bool)>,
     /// Of the first packet of a connection, what one side becomes, where that has been chosen and not been done yet.
     chosen: Option<(Side, Ends)>,
-    /// Ends whose replies have been found to be no other connection's.
-    free: Option<Ends>,
+    /// Ends whose replies have been found to be no other connection's, and the key of these.
+    free: Option<(Ends, (ConnKey, bool))>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -141,6 +141,15 @@ impl InHand {
         }
     }
 
+    /// Does a first packet keep this side, whatever other connections have? Who sends to a port that no rule says
+    /// anything of means that port.
+    pub fn keeps(&self, side: Side, range: Option<&Range>) -> bool {
+        side == Side::Dst
+            && range.is_none()
+            && self.chosen.is_none()
+            && matches!(&self.about, About::First { new, .. } if !new.is_icmp())
+    }
+
     fn chosen_for(&self, side: Side) -> Option<Ends> {
         self.chosen.filter(|c| c.0 == side).map(|c| c.1)
     }
@@ -170,6 +179,11 @@ impl InHand {
     /// How it arrived, if it would begin a connection.
     pub fn first_key(&self) -> Option<(ConnKey, bool)> {
         self.first
+    }
+
+    /// The key of replies to these ends, if they have been found to be no other connection's.
+    fn free_key(&self, e: &Ends) -> Option<(ConnKey, bool)> {
+        self.free.as_ref().filter(|f| f.0 == *e).map(|f| f.1)
     }
 
     /// What a connection that begins with it remembers.
@@ -342,6 +356,9 @@ impl ConnTable {
         now: u64,
         random: &mut dyn FnMut() -> u32,
     ) -> Option<Rewrite> {
+        if self.in_hand.keeps(side, range) {
+            return None;
+        }
         let way = self.plan_in_hand(side, range, now, random)?;
         self.done_in_hand(side);
         (way.from != way.to).then_some(way)
@@ -404,19 +421,27 @@ impl ConnTable {
 
     /// What has been chosen for one side of the packet in hand, if it is a first one, is what it becomes.
     pub(super) fn done_in_hand(&mut self, side: Side) {
-        let chosen = self.in_hand.chosen_for(side);
-        if let (About::First { orig, new }, Some(to)) = (self.in_hand.about, chosen) {
-            self.in_hand.chosen = None;
-            self.in_hand.about = About::First { orig, new: to };
-            if let Some(c) = &mut self.in_hand.class
-                && to != new
-            {
-                match side {
-                    Side::Src => c.snat = true,
-                    Side::Dst => c.dnat = true,
-                }
+        let InHand {
+            about,
+            chosen,
+            class,
+            ..
+        } = &mut self.in_hand;
+        let About::First { new, .. } = about else {
+            return;
+        };
+        let Some((_, to)) = chosen.take_if(|c| c.0 == side) else {
+            return;
+        };
+        if let Some(c) = class
+            && to != *new
+        {
+            match side {
+                Side::Src => c.snat = true,
+                Side::Dst => c.dnat = true,
             }
         }
+        *new = to;
     }
 
     /// A name for the connection of the packet in hand and for what its packets become, if that is in the table and
@@ -438,13 +463,13 @@ impl ConnTable {
     /// Would the replies of a connection with these ends be another one's?
     pub(super) fn taken(&mut self, e: &Ends, now: u64) -> bool {
         // no connection begins while a packet is in hand
-        if self.in_hand.free.as_ref() == Some(e) {
+        if self.in_hand.free_key(e).is_some() {
             return false;
         }
         let (key, flipped) = e.answered_key();
         let taken = self.find(&key, flipped, now).is_some();
         if !taken {
-            self.in_hand.free = Some(*e);
+            self.in_hand.free = Some((*e, (key, flipped)));
         }
         taken
     }
@@ -471,7 +496,7 @@ impl ConnTable {
 
     /// Notes what the packets of a connection become; gives back the key of its replies.
     pub(super) fn translate(&mut self, record: u32, orig: Ends, new: Ends) -> ConnKey {
-        let back = new.answered_key();
+        let back = (self.in_hand.free_key(&new)).unwrap_or_else(|| new.answered_key());
         let t = Translation {
             orig,
             new,
