@@ -155,6 +155,33 @@ fn an_office_router() {
     assert_eq!(places, ["nat/POSTROUTING 1", "nat/PREROUTING 1"]);
 }
 
+/// A host's own packets come back to it through the router with the ends that its answers would have: a connection
+/// whose replies look like its own packets. All but the first are replies, as in Linux (a container host's rules, found
+/// by `compare kernel`): another SYN is none that the connection knows.
+#[test]
+fn a_connection_that_answers_itself() {
+    const ROUTER: [u8; 4] = [192, 168, 1, 1];
+    let rules = RULES
+        .replace(
+            "-i wan0 -p tcp -m tcp --dport 443",
+            "-p tcp -m tcp --dport 80",
+        )
+        .replace("192.168.1.80:8443", "192.168.1.80:80")
+        .replace(
+            "-s 192.168.1.0/24 -o wan0",
+            "-s 192.168.1.80/32 -d 192.168.1.80/32",
+        );
+    let c = load("itself", &rules, CHAIN).unwrap();
+    let mut g = build(&c);
+    let own = (WEB, 80, ROUTER, 80);
+    let becomes = Some(("lan".to_string(), (ROUTER, 80, WEB, 80)));
+    assert_eq!(through(&c, &mut g, "wan", &frame(own, ACK)), becomes);
+    assert_eq!(through(&c, &mut g, "wan", &frame(own, SYN)), None);
+    assert_eq!(through(&c, &mut g, "wan", &frame(own, ACK)), becomes);
+    let table = g.read_handler("router/connections.table").unwrap();
+    assert_eq!(table.lines().count(), 1, "{table}");
+}
+
 #[test]
 fn what_is_missing_is_told() {
     let told = |rules: &str, chain: &str| load("told", rules, chain).unwrap_err().join("\n");

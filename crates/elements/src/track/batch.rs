@@ -12,7 +12,9 @@
 use super::class::{ConnClass, ConnState};
 use super::headers::{TCP, UDP};
 use super::key::ConnKey;
-use super::table::{ASSURED, ConnTable, DNAT, FLIPPED, Record, SEEN_REPLY, SNAT, USED};
+use super::table::{
+    ASSURED, ConnTable, DNAT, FLIPPED, OWN_REPLIES, Record, SEEN_REPLY, SNAT, USED,
+};
 use super::tcp::{Segment, State};
 use onefold_element::{
     FlowLease, FlowLeases, Inspected, InspectedBatch, LEASE_KINDS, NO_FLOW_LEASE,
@@ -161,7 +163,7 @@ impl ConnTable {
         if r.status & (SNAT | DNAT) == 0 {
             return of_key.then_some(reply);
         }
-        if of_key && !reply {
+        if of_key && !reply && r.status & OWN_REPLIES == 0 {
             return Some(false);
         }
         let t = self.translations.get(self.given.translation(at as u32))?;

@@ -3,7 +3,7 @@
 use super::class::{ConnClass, ConnState};
 use super::headers::{Seen, Tracked, Upper};
 use super::key::{ConnKey, Ends};
-use super::table::{BY_REPLY, ConnTable, FLIPPED, Record, USED, stays};
+use super::table::{BY_REPLY, ConnTable, FLIPPED, OWN_REPLIES, Record, USED, stays};
 use super::tcp::Machine;
 use super::translate::Leaves;
 use onefold_element::FlowLease;
@@ -113,15 +113,18 @@ impl ConnTable {
             self.totals.full += 1;
             return Confirmed::Full;
         }
-        let (key, flipped) = match (&ends, self.in_hand.first_key()) {
+        let (key, flipped) = match (&ends, self.in_hand.first) {
             (None, _) => (*key, flipped),
             (Some(_), Some(arrived)) => arrived,
             (Some((orig, _)), None) => orig.key(),
         };
         let mark = self.in_hand.mark_of(key, flipped);
+        let ends = ends.filter(|(orig, new)| orig != new);
+        let answers = |(_, new): &(Ends, Ends)| self.in_hand.back_of(new) == (key, flipped);
+        let own = ends.as_ref().is_some_and(answers);
         let record = Record {
             key,
-            status: USED | if flipped { FLIPPED } else { 0 },
+            status: USED | if flipped { FLIPPED } else { 0 } | if own { OWN_REPLIES } else { 0 },
             machine: begins.machine,
         };
         let mut noted = begins.noted;
@@ -134,7 +137,7 @@ impl ConnTable {
         if mark != self.given.mark(i) {
             self.given.set_mark(i, mark);
         }
-        if let Some((orig, new)) = ends.filter(|(orig, new)| orig != new) {
+        if let Some((orig, new)) = ends {
             let by_reply = self.translate(i, orig, new);
             self.insert(i | BY_REPLY, &by_reply);
         }
@@ -158,7 +161,9 @@ impl ConnTable {
             Some(n) => n.renew(noted),
             None => self.noted.push(noted),
         }
-        self.insert(i, &record.key);
+        if record.status & OWN_REPLIES == 0 {
+            self.insert(i, &record.key);
+        }
         i
     }
 }

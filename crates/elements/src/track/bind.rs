@@ -11,7 +11,7 @@ use super::conn_index::key_ahead;
 use super::conn_nat::FRAGMENT;
 use super::key::{ConnKey, Ends, Place};
 use super::range::Side;
-use super::table::{ConnTable, DNAT, FLIPPED, SNAT, USED};
+use super::table::{ConnTable, DNAT, FLIPPED, OWN_REPLIES, SNAT, USED};
 use super::table_user::TRACKING;
 use super::translate::Rewrite;
 use crate::ip4;
@@ -167,7 +167,7 @@ impl ConnTable {
             return by_key.then_some(reply);
         }
         let back = || Some(self.translations.get(self.given.translation(i))?.back);
-        match by_key && !reply {
+        match by_key && !reply && r.status & OWN_REPLIES == 0 {
             true => Some(false),
             false => (back() == Some((*key, flipped))).then_some(true),
         }

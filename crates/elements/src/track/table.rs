@@ -43,6 +43,9 @@ pub(super) const ASSURED: u8 = 8;
 pub(super) const SNAT: u8 = 16;
 /// The destination of its packets is translated.
 pub(super) const DNAT: u8 = 32;
+/// Its replies have the ends of its own packets, as they arrive: all but the first are replies, as in Linux, whose list
+/// has the reply's entry in front.
+pub(super) const OWN_REPLIES: u8 = 64;
 
 /// Bit of an index entry: it is by the key of a translated connection's replies.
 pub(super) const BY_REPLY: u32 = 1 << 31;

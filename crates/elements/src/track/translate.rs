@@ -75,7 +75,7 @@ pub(super) struct InHand {
     /// Its connection, if that is in the table.
     record: Option<u32>,
     /// Of one that would begin with it: its packet, what it remembers of that, and the mark that it has got so far.
-    first: Option<(ConnKey, bool)>,
+    pub first: Option<(ConnKey, bool)>,
     begins: Option<Beginning>,
     mark: u32,
     /// How it arrived.
@@ -176,12 +176,12 @@ impl InHand {
         (self.first.as_ref()).is_some_and(|f| f.1 == flipped && f.0 == *key)
     }
 
-    /// How it arrived, if it would begin a connection.
-    pub fn first_key(&self) -> Option<(ConnKey, bool)> {
-        self.first
+    /// The key of replies to these ends.
+    pub fn back_of(&self, e: &Ends) -> (ConnKey, bool) {
+        self.free_key(e).unwrap_or_else(|| e.answered_key())
     }
 
-    /// The key of replies to these ends, if they have been found to be no other connection's.
+    /// The same, if they have been found to be no other connection's.
     fn free_key(&self, e: &Ends) -> Option<(ConnKey, bool)> {
         self.free.as_ref().filter(|f| f.0 == *e).map(|f| f.1)
     }
@@ -496,7 +496,7 @@ impl ConnTable {
 
     /// Notes what the packets of a connection become; gives back the key of its replies.
     pub(super) fn translate(&mut self, record: u32, orig: Ends, new: Ends) -> ConnKey {
-        let back = (self.in_hand.free_key(&new)).unwrap_or_else(|| new.answered_key());
+        let back = self.in_hand.back_of(&new);
         let t = Translation {
             orig,
             new,
