@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Both ends of a connection, in the direction of its first packet. It is copied in whole words: what has just been
-/// written in two parts and is read in one has to be in the cache first: a tenth of what a new connection cost.
+/// written in two parts and is read in one has to be in the cache first (docs/decisions/0097).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(align(8))]
 pub(super) struct Ends {
