@@ -71,14 +71,22 @@ pub(crate) enum Sent {
 pub(crate) enum Learnt {
     /// Nothing that was not known.
     Nothing,
+    /// A connection has the same ports on both sides.
+    Alike,
     /// A connection has ports of its own on each side.
     Drawn,
 }
 
 const TCP: u8 = 6;
+const FIN: u8 = 1;
 const RST: u8 = 4;
 const SYN: u8 = 2;
 const ACK: u8 = 16;
+
+/// May a connection begin with a packet? With most of TCP's flags none does (nf_conntrack_proto_tcp.c).
+fn may_begin(f: &Found) -> bool {
+    f.ends.protocol != TCP || matches!(f.flags & (FIN | SYN | RST | ACK), SYN | ACK)
+}
 
 /// The tuple that a frame arrives with, or of an error that which the packet that it quotes has been answered by.
 fn arriving(f: &Found) -> Ends {
@@ -132,7 +140,15 @@ impl Chosen {
             && (kernel.ends, kernel.quoted) == (f.ends, f.quoted)
             && !kept
         {
-            f.write(&mut b, &chain.ends);
+            // an answer leaves with the first packet's ends, which are the same on both sides
+            let first = self
+                .replies
+                .get(&arriving(&chain))
+                .and_then(|o| self.connections.get(o));
+            let answers = first.is_some_and(|c| c.arrived == c.replies.1.inverse());
+            if !(answers && !f.quoted && ours == Some(&f.ends)) {
+                f.write(&mut b, &chain.ends);
+            }
         } else if let Some(to) = of_its_own {
             f.write(&mut b, &to);
         }
@@ -170,10 +186,14 @@ impl Chosen {
         if answers.is_some_and(|c| c.over && c.replies.0 != c.replies.1) {
             return true;
         }
+        // what answers one that has begun the other way round has the ends that its first packets leave with
+        let turned = key.inverse();
         let owners = [
             Some(&key),
             self.replies.get(&key),
             self.kernel_replies.get(&key),
+            self.replies.get(&turned),
+            self.kernel_replies.get(&turned),
         ];
         let mut all = owners.iter().flatten();
         all.any(|o| of(o).is_some_and(|c| c.apart))
@@ -193,21 +213,25 @@ impl Chosen {
             Some(first) if !self.connections.contains_key(&orig) => Some(*first),
             _ => None,
         };
-        let mut may = f.flags & (SYN | ACK) == SYN;
-        let mut answered = None;
+        let opens = f.flags & (SYN | ACK) == SYN;
+        let (mut may, mut answered) = (opens, None);
         match self.connections.get_mut(&first.unwrap_or(orig)) {
             Some(c) => {
                 // a reply leaves as the first packet's inverse
                 let leaves = first.map_or(c.replies.0.inverse(), |first| first.inverse());
                 let as_before = leaves == *ours;
-                // a packet that is of no connection (invalid), though it has the tuple of one
+                // a packet that is of no connection (invalid), though it has the tuple of one; or the first one of a
+                // connection that begins in its place, the other way round, and is not translated: with a port that
+                // is each side's own
                 if !as_before && *ours == orig && t.ends == arrives {
+                    c.apart |= opens && first.is_some() && c.replies.0 != c.replies.1;
                     return Learnt::Nothing;
                 }
                 // what has passed as it came, and is translated now, was of no connection: its header was malformed, or
                 // it answered what nobody had asked
                 let passed = c.replies.0.inverse() == first.unwrap_or(orig) && !as_before;
-                answered = first.filter(|_| passed);
+                // nor is there one that has ended any more, when who has answered opens one that is translated
+                answered = first.filter(|_| passed || opens && !as_before);
                 may |= c.over || passed;
                 if as_before && first.is_some() {
                     return Learnt::Nothing;
@@ -223,9 +247,10 @@ impl Chosen {
         if before == Some(replies) {
             return Learnt::Nothing;
         }
-        // what leaves as it came, with ports that are another one's, is of no connection (invalid)
+        // what leaves as it came, with ports that are another one's, is of no connection (invalid), as is a segment with
+        // which none begins
         let as_it_came = *ours == orig && t.ends == arrives;
-        if as_it_came && self.are_anothers(&orig, &replies) {
+        if as_it_came && (self.are_anothers(&orig, &replies) || !may_begin(&f)) {
             return Learnt::Nothing;
         }
         if *ours != t.ends && !self.may_differ((&orig, ours), (&arrives, &t.ends)) {
@@ -239,21 +264,22 @@ impl Chosen {
         // one side has begun it anew, the other one has gone on, unless this packet begins it anew on both
         let one = before.is_some_and(|b| (b.0 == replies.0) != (b.1 == replies.1));
         if let Some(c) = self.connections.get_mut(&orig) {
-            c.apart = one && f.flags & (SYN | ACK) != SYN;
+            c.apart = one && !opens;
         }
         match *ours == t.ends {
-            true => Learnt::Nothing,
+            true => Learnt::Alike,
             false => Learnt::Drawn,
         }
     }
 
-    /// A frame has been sent, whatever became of it: a reset ends its connection, and what opens one, sent by who has
-    /// answered so far, ends one that is closing.
-    pub fn ends(&mut self, frame: &[u8]) {
+    /// A frame has been sent, whatever became of it: a reset ends its connection, and what opens one ends one that is
+    /// closing, if it is not the first packet that has been `learnt`.
+    pub fn ends(&mut self, frame: &[u8], learnt: Learnt) {
         let Some(f) = read(frame).filter(|f| !f.quoted) else {
             return;
         };
-        if f.flags & RST == 0 && f.flags & (SYN | ACK) != SYN {
+        let opens = f.flags & (SYN | ACK) == SYN && learnt == Learnt::Nothing;
+        if f.flags & RST == 0 && !opens {
             return;
         }
         let first = self.replies.get(&f.ends).copied();
@@ -303,14 +329,22 @@ impl Chosen {
             })
     }
 
-    /// Has another connection, which is not over, one of these tuples of replies?
+    /// Connections that have one of these tuples of replies: for their replies, or for their own packets.
+    fn owners(&self, replies: &(Ends, Ends)) -> [Option<Ends>; 4] {
+        let own = self.from_kernel.get(&replies.1).unwrap_or(&replies.1);
+        let arrives = |o: &Ends| self.connections.get(o).map(|c| c.arrived);
+        [
+            self.replies.get(&replies.0).copied(),
+            self.kernel_replies.get(&replies.1).copied(),
+            Some(replies.0).filter(|o| self.connections.contains_key(o)),
+            Some(*own).filter(|o| *o != replies.0 && arrives(o) == Some(replies.1)),
+        ]
+    }
+
+    /// Has another connection, which is not over, one of these tuples?
     fn are_anothers(&self, orig: &Ends, replies: &(Ends, Ends)) -> bool {
-        let owners = [
-            self.replies.get(&replies.0),
-            self.kernel_replies.get(&replies.1),
-        ];
-        let mut others = owners.into_iter().flatten().filter(|o| *o != orig);
-        others.any(|o| self.connections.get(o).is_some_and(|c| !c.over))
+        let mut others = self.owners(replies).into_iter().flatten();
+        others.any(|o| o != *orig && self.connections.get(&o).is_some_and(|c| !c.over))
     }
 
     /// Is there a connection of the same source, for which this holds? It gets the end that it has already.
@@ -344,13 +378,15 @@ impl Chosen {
         self.connections.insert(orig, conn);
     }
 
-    /// Connections that are over are gone where another one has their ports.
+    /// Connections that are over are gone where another one has their ports: those of their replies, or of their own
+    /// packets.
     fn evict(&mut self, by: &Ends, replies: (Ends, Ends)) {
-        let owners = [
-            self.replies.get(&replies.0).copied(),
-            self.kernel_replies.get(&replies.1).copied(),
-        ];
-        for owner in owners.into_iter().flatten().filter(|o| o != by) {
+        for owner in self
+            .owners(&replies)
+            .into_iter()
+            .flatten()
+            .filter(|o| o != by)
+        {
             match self.connections.get_mut(&owner) {
                 Some(c) if c.apart => self.forget(&owner),
                 Some(c) if c.over => c.apart = true,

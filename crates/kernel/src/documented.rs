@@ -87,7 +87,11 @@ known! {
     APART: "packets of connections that one side has given up",
         "a port that is drawn may be that of a connection which a reset has ended, and which is gone then: in the \
          chain it is another one than in the kernel; and what answers one whose port is drawn, and which a reset has \
-         ended, comes to another port on each side";
+         ended, comes to another port on each side; where who has answered opens a connection, and that is not \
+         translated, it may be of no connection or the first packet of one";
+    RESET: "resets of TCP connections whose numbers jump",
+        "a reset ends an established connection if it has the number that the other side has acknowledged: for the \
+         kernel an acknowledgement counts if it is in its window, for Onefold each one does";
     IGMP: "IGMP for the router itself",
         "a kernel has IGMP, and says nothing; Onefold's router says that it has no such protocol";
     CODED: "pings with a code, for the router itself",
@@ -100,8 +104,9 @@ known! {
     BAD_UDP: "UDP with a wrong length or checksum, for the router itself",
         "the kernel looks at both before it says that nobody listens; Onefold's router says so at once";
     LIMITED: "ICMP errors about IPv4 packets that have no way, more than five to one source",
-        "the kernel sends five of them to a source at once, and then one a second, and cannot be told otherwise in a \
-         namespace (net.ipv4.route.error_cost is the whole machine's)";
+        "the kernel sends five of them to a source at once, and then one a second, those counted that are about ICMP \
+         errors and never sent, and cannot be told otherwise in a namespace (net.ipv4.route.error_cost is the whole \
+         machine's)";
     QUOTED: "source address and length of ICMP errors",
         "which address an ICMP error comes from, and how much it quotes, is the router's choice (RFC 1812 4.3.2)";
 }
@@ -405,6 +410,15 @@ pub(crate) fn tells_no_way(left: &[u8], sent: &[u8]) -> bool {
     no_way(&form(left, sent, way))
 }
 
+/// Is it an IPv4 packet that no router answers with an ICMP error (RFC 1122 3.2.2): an error itself, or a message of a
+/// type that nobody knows? If it has no way, the kernel counts it all the same (net/ipv4/route.c, ip_error).
+pub(crate) fn is_unanswered(frame: &[u8]) -> bool {
+    let kind = view(frame).and_then(|v| frame.get(v.transport?).map(|kind| (v, *kind)));
+    kind.is_some_and(|(v, kind)| {
+        v.ether_type == 0x0800 && v.proto == 1 && !matches!(kind, 0 | 8 | 13..=18)
+    })
+}
+
 /// Is the transport header not whole: fewer bytes than it has, or a TCP fragment that begins within it?
 fn is_cut(frame: &[u8]) -> bool {
     let cut = || {
@@ -533,6 +547,30 @@ mod tests {
         b[39] = 8;
         assert!(!same_but_code(&a, &b));
         assert!(!same_but_code(&[], &[]));
+    }
+
+    #[test]
+    fn what_no_router_answers() {
+        let icmp = |kind| {
+            crate::ends::tests::frame(
+                [10, 0, 0, 1],
+                [10, 0, 0, 2],
+                1,
+                &[kind, 0, 0, 0, 0, 0, 0, 0],
+            )
+        };
+        for (kind, is) in [
+            (0, false),
+            (8, false),
+            (17, false),
+            (3, true),
+            (11, true),
+            (104, true),
+        ] {
+            assert_eq!(is_unanswered(&icmp(kind)), is, "{kind}");
+        }
+        let udp = crate::ends::tests::udp([10, 0, 0, 1], 0x0300, [10, 0, 0, 2], 4);
+        assert!(!is_unanswered(&udp));
     }
 
     #[test]

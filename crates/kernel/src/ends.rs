@@ -194,6 +194,11 @@ pub(crate) fn read(frame: &[u8]) -> Option<Found> {
 }
 
 impl Found {
+    /// What is behind the frame's own IP headers.
+    pub fn upper_layer<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
+        frame.get(self.outer..).unwrap_or(&[])
+    }
+
     /// Writes other ports, or another identifier, into the frame that was read, and all checksums over them.
     pub fn write(&self, frame: &mut [u8], to: &Ends) {
         let at = self.upper;

@@ -3,10 +3,11 @@
 use crate::canon::{Form, Way, ends, form, told};
 use crate::chosen::{self, Chosen, Learnt};
 use crate::documented::{
-    self, APART, DRAWN, Known, LIMITED, OWN_SYN, QUOTED, STRANGER, STRAYS, Sent,
+    self, APART, DRAWN, Known, LIMITED, OWN_SYN, QUOTED, RESET, STRANGER, STRAYS, Sent,
 };
 use crate::ends::{Ends, read};
 use crate::lab::{Lab, Left};
+use crate::numbers::Numbers;
 use crate::trace::Monitor;
 use crate::{KernelError, Options};
 use onefold_element::ElemId;
@@ -44,8 +45,8 @@ pub struct SharedLab {
     pub(crate) counts: Counts,
     /// What packets come to is counted: not while a difference is shrunk.
     pub(crate) counting: bool,
-    /// How often the kernel has told each source that its packets have no way ([`documented::LIMITED`]). Bound:
-    /// [`SOURCES`].
+    /// How often the kernel has told each source that its packets have no way ([`documented::LIMITED`]), or may have
+    /// come to it. Bound: [`SOURCES`].
     told: HashMap<[u8; 4], u32>,
     /// Why it cannot go on.
     pub(crate) failed: Option<KernelError>,
@@ -54,6 +55,8 @@ pub struct SharedLab {
     owner: u64,
     /// Which ports it has drawn for them.
     chosen: Chosen,
+    /// Which of their connections have numbers that jump.
+    numbers: Numbers,
     /// So many executions there are.
     executions: u64,
 }
@@ -68,6 +71,7 @@ impl SharedLab {
             counts: Counts::default(),
             counting: true,
             told: HashMap::new(),
+            numbers: Numbers::default(),
             failed: None,
             options,
             owner: 0,
@@ -84,7 +88,8 @@ impl SharedLab {
         let why = self.port_of(source).and_then(|port| {
             let networks = self.lab.networks().to_vec();
             let untold = documented::not_compared(&self.sent(port, frame, &networks));
-            untold.or_else(|| self.elsewhere(port, frame))
+            let open = || (self.lab.tracks() && self.numbers.leave_open(frame)).then_some(RESET);
+            untold.or_else(open).or_else(|| self.elsewhere(port, frame))
         });
         if let Some(k) = why {
             self.count(k);
@@ -137,9 +142,11 @@ impl SharedLab {
         self.lab.flush()?;
         self.owner = id;
         self.chosen = Chosen::new(self.lab.translates() == Some(true));
+        self.numbers = Numbers::default();
         for l in log {
             let sent = self.mapped(&l.frame);
             let left = self.lab.exchange(l.port, &sent)?;
+            self.numbers.sent(&l.frame, l.left.as_ref());
             self.learn(l.port, &l.frame, l.left.as_ref(), &left);
         }
         Ok(())
@@ -176,7 +183,7 @@ impl SharedLab {
             }
             _ => Learnt::Nothing,
         };
-        self.chosen.ends(frame);
+        self.chosen.ends(frame, learnt);
         learnt
     }
 
@@ -356,6 +363,7 @@ fn judge(
             return None;
         }
     };
+    lab.numbers.sent(frame, one_left(ours).as_ref());
     if lab.lab.translates().is_some() {
         if lab.learn(port, frame, one_left(ours).as_ref(), &left) == Learnt::Drawn {
             lab.count(DRAWN);
@@ -369,10 +377,8 @@ fn judge(
         lab.counts.compared += 1;
         lab.counts.with_output += u64::from(!left.is_empty());
     }
-    if left
-        .iter()
-        .any(|l| documented::tells_no_way(&l.bytes, frame))
-    {
+    let tells = (left.iter()).any(|l| documented::tells_no_way(&l.bytes, frame));
+    if tells || left.is_empty() && documented::is_unanswered(frame) {
         lab.tells(frame);
     }
     let topmost = view(frame).is_some_and(|v| {

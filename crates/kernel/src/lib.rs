@@ -30,6 +30,7 @@ mod forget;
 mod host;
 mod judged;
 mod lab;
+mod numbers;
 mod pinned;
 mod plan;
 mod run;

@@ -184,7 +184,7 @@ fn has_fragment_header(net: &[u8]) -> bool {
     for _ in 0..onefold_packet::wire::ipv6::MAX_EXTENSIONS {
         let length = match (next, net.get(at + 1)) {
             (44, _) => return true,
-            (0 | 43 | 60 | 135 | 139 | 140, Some(n)) => (usize::from(*n) + 1) * 8,
+            (0 | 43 | 60, Some(n)) => (usize::from(*n) + 1) * 8,
             (51, Some(n)) => (usize::from(*n) + 2) * 4,
             _ => return false,
         };

@@ -17,7 +17,7 @@ use onefold_element::ElementClass;
 use onefold_element::args::{ArgScope, FromArg, Ip6Prefix, split_words, unquote};
 use onefold_element::model::{Case, Cond, Exit, Read, ValueSet};
 use onefold_packet::Packet;
-use onefold_packet::wire::ipv6::Header;
+use onefold_packet::wire::ipv6::{EXTENSION_HEADERS, Header};
 
 /// Classes of this family.
 pub const CLASSES: &[ElementClass] = &[
@@ -56,7 +56,7 @@ fn unless_header(exit: Exit) -> [Case; 2] {
 
 /// Next headers that are extension headers, behind which the upper-layer header stands.
 fn extensions() -> ValueSet {
-    ValueSet::from_intervals([0, 43, 44, 51, 60, 135, 139, 140].map(|n| (n, n)))
+    ValueSet::from_intervals(EXTENSION_HEADERS.map(|n| (n.into(), n.into())))
 }
 
 const EXTENSIONS: &str = "IPv6 extension headers";

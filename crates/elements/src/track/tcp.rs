@@ -396,9 +396,10 @@ impl Machine {
         }
     }
 
-    /// The state behind a reset.
+    /// The state behind a reset. What has been acknowledged counts for nothing where a SYN has just been let through:
+    /// the ends may have begun anew.
     fn reset(&self, s: &Segment, (reply, assured): (bool, bool), noted: &FlowLease) -> State {
-        if self.flags & ACKED << u8::from(!reply) == 0 {
+        if self.flags & ACKED << u8::from(!reply) == 0 || self.last == Kind::Syn {
             return State::Close;
         }
         let established = self.state == State::Established && assured;

@@ -17,6 +17,14 @@ fn to_chain(c: &Chosen, f: &[u8]) -> Vec<u8> {
     c.to_chain(f, (&[], &[]), None)
 }
 
+fn segment(from: [u8; 4], sport: u16, to: [u8; 4], dport: u16, flags: u8) -> Vec<u8> {
+    let mut tcp = [0; 20];
+    tcp[..2].copy_from_slice(&u16::to_be_bytes(sport));
+    tcp[2..4].copy_from_slice(&u16::to_be_bytes(dport));
+    (tcp[12], tcp[13]) = (0x50, flags);
+    frame(from, to, 6, &tcp)
+}
+
 /// A first packet that leaves with these ports.
 fn begins(c: &mut Chosen, f: &[u8], ours: u16, theirs: u16) -> Learnt {
     let out = |port| udp(OWN, port, SERVER, 53);
@@ -27,7 +35,7 @@ fn begins(c: &mut Chosen, f: &[u8], ours: u16, theirs: u16) -> Learnt {
 fn a_connection_has_two_ports() {
     let mut c = Chosen::new(false);
     let first = udp(HOST, 4000, SERVER, 53);
-    assert_eq!(begins(&mut c, &first, 4000, 4000), Learnt::Nothing);
+    assert_eq!(begins(&mut c, &first, 4000, 4000), Learnt::Alike);
     let second = udp(OTHER, 4000, SERVER, 53);
     assert_eq!(begins(&mut c, &second, 7000, 9000), Learnt::Drawn);
     // a reply, and an error about the connection
@@ -124,7 +132,7 @@ fn what_was_of_no_connection_leaves_the_ports_open() {
     begins(&mut c, &to(53), 7000, 9000);
     // malformed: it passes as it came; then one of a connection, which gets the end that its source has
     let same = ends(&to(99));
-    assert_eq!(c.learn(0, &to(99), &same, &to(99)), Learnt::Nothing);
+    assert_eq!(c.learn(0, &to(99), &same, &to(99)), Learnt::Alike);
     let learnt = c.learn(0, &to(99), &ends(&out(7000, 99)), &out(9000, 99));
     assert_eq!(learnt, Learnt::Drawn);
     assert_eq!(to_chain(&c, &out(9000, 99)), out(7000, 99));
@@ -139,7 +147,7 @@ fn an_answer_to_nothing_leaves_the_ports_open() {
     // passes as it came, as it is of no connection
     let answer = udp(SERVER, 53, HOST, 4000);
     let learnt = c.learn(1, &answer, &ends(&answer), &answer);
-    assert_eq!(learnt, Learnt::Nothing);
+    assert_eq!(learnt, Learnt::Alike);
     // another host has the port already when somebody asks
     let out = |from| udp(OWN, from, SERVER, 53);
     begins(&mut c, &udp(OTHER, 4000, SERVER, 53), 4000, 4000);
@@ -156,24 +164,23 @@ fn segments_end_connections_whatever_becomes_of_them() {
     let first = udp(HOST, 4000, SERVER, 53);
     assert_eq!(begins(&mut c, &first, 7000, 9000), Learnt::Drawn);
     // of UDP none does
-    c.ends(&first);
+    c.ends(&first, Learnt::Nothing);
     assert_eq!(begins(&mut c, &first, 7001, 9001), Learnt::Nothing);
-    let segment = |from, sport, to, dport, flags| {
-        let mut tcp = [0; 20];
-        tcp[..2].copy_from_slice(&u16::to_be_bytes(sport));
-        tcp[2..4].copy_from_slice(&u16::to_be_bytes(dport));
-        (tcp[12], tcp[13]) = (0x50, flags);
-        frame(from, to, 6, &tcp)
-    };
     let first = segment(HOST, 4000, SERVER, 80, ACK);
     let out = |port| segment(OWN, port, SERVER, 80, ACK);
     let begins = |c: &mut Chosen, ours, theirs| c.learn(0, &first, &ends(&out(ours)), &out(theirs));
     assert_eq!(begins(&mut c, 7000, 9000), Learnt::Drawn);
     assert_eq!(begins(&mut c, 7001, 9001), Learnt::Nothing);
     for (n, flags) in [(2, SYN), (3, RST | ACK)] {
-        c.ends(&segment(SERVER, 80, OWN, 7000 + (n - 2), SYN | ACK));
+        c.ends(
+            &segment(SERVER, 80, OWN, 7000 + (n - 2), SYN | ACK),
+            Learnt::Nothing,
+        );
         assert_eq!(begins(&mut c, 7000 + n - 1, 9000 + n - 1), Learnt::Nothing);
-        c.ends(&segment(SERVER, 80, OWN, 7000 + (n - 2), flags));
+        c.ends(
+            &segment(SERVER, 80, OWN, 7000 + (n - 2), flags),
+            Learnt::Nothing,
+        );
         assert_eq!(begins(&mut c, 7000 + n - 1, 9000 + n - 1), Learnt::Drawn);
     }
 }
@@ -240,12 +247,97 @@ fn what_is_of_no_connection_takes_nobodys_ports() {
 }
 
 #[test]
+fn an_answer_that_keeps_its_ends_in_the_kernel_alone_is_known() {
+    let mut c = Chosen::new(true);
+    // in the chain somebody else has the reply's ends already
+    let first = udp(SERVER, 18, HOST, 21);
+    let out = |port| udp(SERVER, port, HOST, 21);
+    assert_eq!(
+        c.learn(1, &first, &ends(&out(142)), &out(18)),
+        Learnt::Drawn
+    );
+    let reply = |port| udp(HOST, 21, SERVER, port);
+    assert_eq!(c.to_kernel(&reply(142)), Sent::Mapped(reply(18)));
+    let left = |ours: &[u8]| c.to_chain(&reply(18), (&reply(142), &reply(18)), Some(&ends(ours)));
+    assert_eq!(left(&reply(18)), reply(18));
+    // one of no connection passes as it came
+    assert_eq!(left(&reply(142)), reply(142));
+}
+
+#[test]
+fn one_that_begins_the_other_way_round_takes_its_place() {
+    let mut c = Chosen::new(true);
+    let first = segment(HOST, 4000, SERVER, 80, ACK);
+    let out = |port| segment(OWN, port, SERVER, 80, ACK);
+    let begins = |c: &mut Chosen, ours, theirs| c.learn(0, &first, &ends(&out(ours)), &out(theirs));
+    assert_eq!(begins(&mut c, 7000, 9000), Learnt::Drawn);
+    // who has answered opens one that is translated as well
+    let opens = segment(SERVER, 80, OWN, 7000, SYN);
+    let (ours, theirs) = (
+        segment(OTHER, 5, OWN, 7000, SYN),
+        segment(OTHER, 6, OWN, 9000, SYN),
+    );
+    let learnt = c.learn(1, &opens, &ends(&ours), &theirs);
+    c.ends(&opens, learnt);
+    assert_eq!(learnt, Learnt::Drawn);
+    let answer = |port, to| segment(OWN, port, OTHER, to, ACK);
+    assert_eq!(c.to_kernel(&answer(7000, 5)), Sent::Mapped(answer(9000, 6)));
+    // and the first one begins anew behind it
+    assert_eq!(begins(&mut c, 7001, 9001), Learnt::Drawn);
+}
+
+#[test]
+fn one_that_begins_the_other_way_round_as_it_is_is_not_followed() {
+    let mut c = Chosen::new(true);
+    let first = segment(HOST, 4000, SERVER, 80, ACK);
+    let out = |port| segment(OWN, port, SERVER, 80, ACK);
+    c.learn(0, &first, &ends(&out(7000)), &out(9000));
+    // it may be of no connection, or the first one of one that is not translated
+    let opens = |port| segment(SERVER, 80, OWN, port, SYN);
+    let learnt = c.learn(1, &opens(7000), &ends(&opens(7000)), &opens(9000));
+    assert_eq!(learnt, Learnt::Nothing);
+    assert!(c.is_apart(&first) && c.is_apart(&opens(7000)));
+    assert!(c.is_apart(&out(7000)) && !c.is_apart(&out(7001)));
+}
+
+#[test]
+fn who_gets_the_ends_of_one_that_is_over_is_told() {
+    let mut c = Chosen::new(true);
+    // not translated; a reset ends it
+    let first = segment(SERVER, 80, HOST, 31, ACK);
+    assert_eq!(c.learn(0, &first, &ends(&first), &first), Learnt::Alike);
+    c.ends(&segment(SERVER, 80, HOST, 31, RST), Learnt::Nothing);
+    // the kernel draws the port of its answers for another one
+    let other = segment(HOST, 6, SERVER, 80, ACK);
+    let out = |port| segment(HOST, port, SERVER, 80, ACK);
+    assert_eq!(c.learn(1, &other, &ends(&out(55)), &out(31)), Learnt::Drawn);
+    assert!(c.is_apart(&out(31)) && c.is_apart(&first) && !c.is_apart(&other));
+}
+
+#[test]
+fn what_begins_no_connection_takes_nobodys_place() {
+    let mut c = Chosen::new(true);
+    let first = segment(HOST, 4000, SERVER, 80, SYN);
+    let out = |port| segment(OWN, port, SERVER, 80, SYN);
+    let learnt = c.learn(0, &first, &ends(&out(7000)), &out(9000));
+    c.ends(&first, learnt);
+    // invalid ones in both directions pass as they came
+    for flags in [ACK, FIN | ACK, RST] {
+        for f in [
+            segment(HOST, 4000, SERVER, 80, flags),
+            segment(SERVER, 80, HOST, 4000, flags),
+        ] {
+            assert_eq!(c.learn(0, &f, &ends(&f), &f), Learnt::Nothing, "{flags:x}");
+        }
+    }
+    let reply = |port| segment(SERVER, 80, OWN, port, SYN | ACK);
+    assert_eq!(c.to_kernel(&reply(7000)), Sent::Mapped(reply(9000)));
+    assert!(!c.is_apart(&reply(7000)));
+}
+
+#[test]
 fn what_opens_a_connection_from_an_own_address() {
-    let segment = |from, flags| {
-        let mut tcp = [0; 20];
-        (tcp[12], tcp[13]) = (0x50, flags);
-        frame(from, SERVER, 6, &tcp)
-    };
+    let segment = |from, flags| segment(from, 0, SERVER, 0, flags);
     let opens = |f: &[u8]| Chosen::opens_from(f, &[OTHER.into(), OWN.into()]);
     assert!(opens(&segment(OWN, SYN)));
     assert!(!opens(&segment(OWN, SYN | ACK)) && !opens(&segment(OWN, ACK)));

@@ -7,6 +7,10 @@ view! {
     40
 }
 
+/// Extension headers, by number: hop-by-hop, routing, fragment, authentication, destination options. Mobility, HIP and
+/// shim6 have one of their own, too, but nothing follows them: they are upper layers here, as in Linux (`ipv6_ext_hdr`).
+pub const EXTENSION_HEADERS: [u8; 5] = [0, 43, 44, 51, 60];
+
 /// Most extension headers that [`Header::upper_layer`] follows.
 pub const MAX_EXTENSIONS: usize = 32;
 
@@ -61,8 +65,8 @@ impl<T: AsRef<[u8]>> Header<T> {
         };
         for _ in 0..MAX_EXTENSIONS {
             match u.protocol {
-                // hop-by-hop, routing, destination options, mobility, HIP, shim6
-                0 | 43 | 60 | 135 | 139 | 140 => {
+                // hop-by-hop, routing, destination options
+                0 | 43 | 60 => {
                     let h = b.get(u.offset..)?.first_chunk::<2>()?;
                     u.protocol = h[0];
                     u.offset += (usize::from(h[1]) + 1) * 8;

@@ -14,6 +14,7 @@ use crate::generate::Port;
 use crate::reach::{Facts, Reach};
 use onefold_element::ElemId;
 use onefold_element::model::{ValueSet, max_of};
+use onefold_packet::wire::ipv6::EXTENSION_HEADERS;
 use onefold_synth::Program;
 use onefold_synth::program::{
     Action, ActionId, Dim, End, Expr, Filter, Image, Origin, Rule, Stage, Step,
@@ -141,7 +142,7 @@ fn packets_of(q: &Question, protocols: &ValueSet, header: u128) -> Option<Filter
                 && say(184, 8, protocols.clone())
         }
         true => {
-            let extensions = [0u128, 43, 44, 51, 60, 135, 139, 140].map(|n| (n, n));
+            let extensions = EXTENSION_HEADERS.map(|n| (n.into(), n.into()));
             say(96, 16, one(0x86dd))
                 && say(112, 4, one(6))
                 && say(144, 16, ValueSet::range(header, MTU - 40))

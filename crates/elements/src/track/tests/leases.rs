@@ -162,6 +162,28 @@ fn resets_are_held_against_what_was_noted() {
     }
 }
 
+/// A SYN that has been let through may have begun the connection anew: what was acknowledged before counts for nothing.
+#[test]
+fn a_reset_behind_a_syn_closes_whatever_its_number_is() {
+    for (opens, closes) in [(false, false), (true, true)] {
+        let (mut t, both) = opened();
+        for b in [&both[1], &both[0]] {
+            t.pass(b);
+        }
+        if opens {
+            t.pass(&packet(false, (1, 2), 6, &tcp((1000, 80), SYN, 7777, 0, 0)));
+        }
+        t.pass(&packet(false, (1, 2), 6, &tcp((1000, 80), RST, 9999, 0, 0)));
+        assert_eq!(
+            t.leased.text().contains("CLOSE"),
+            closes,
+            "{}",
+            t.leased.text()
+        );
+        t.compare();
+    }
+}
+
 #[test]
 fn udp_is_leased_up_to_where_it_is_a_stream() {
     let (ask, answer) = (
