@@ -92,6 +92,8 @@ known! {
     RESET: "resets of TCP connections whose numbers jump",
         "a reset ends an established connection if it has the number that the other side has acknowledged: for the \
          kernel an acknowledgement counts if it is in its window, for Onefold each one does";
+    UNKNOWN_ICMP: "ICMP errors about ICMP messages of types that nobody knows",
+        "the kernel takes such a message for an error, which no error is sent about; Onefold's router tells";
     IGMP: "IGMP for the router itself",
         "a kernel has IGMP, and says nothing; Onefold's router says that it has no such protocol";
     CODED: "pings with a code, for the router itself",
@@ -294,6 +296,10 @@ fn at_router(s: &Sent<'_>, ours: &[&(usize, Form)], theirs: &[&(usize, Form)]) -
     if theirs.is_empty() && s.networks.iter().any(own) {
         return Some(OWN);
     }
+    let errors = ours.iter().all(|f| matches!(f.1, Form::Error(_)));
+    if theirs.is_empty() && errors && is_unanswered(s.frame) && !is_error(s.frame) {
+        return Some(UNKNOWN_ICMP);
+    }
     let reset = |f: &&(usize, Form)| matches!(f.1, Form::Reset(_));
     if proto == 6 && ours.is_empty() && !theirs.is_empty() && theirs.iter().all(reset) {
         return Some(NO_TCP);
@@ -410,13 +416,21 @@ pub(crate) fn tells_no_way(left: &[u8], sent: &[u8]) -> bool {
     no_way(&form(left, sent, way))
 }
 
-/// Is it an IPv4 packet that no router answers with an ICMP error (RFC 1122 3.2.2): an error itself, or a message of a
-/// type that nobody knows? If it has no way, the kernel counts it all the same (net/ipv4/route.c, ip_error).
+/// Of a message of ICMP over IPv4, its type.
+fn icmp_type(frame: &[u8]) -> Option<u8> {
+    let v = view(frame).filter(|v| v.ether_type == 0x0800 && v.proto == 1)?;
+    frame.get(v.transport?).copied()
+}
+
+/// Is it an IPv4 packet that the kernel sends no ICMP error about (net/ipv4/icmp.c, `icmp_pointers`): an error itself,
+/// or a message of a type that nobody knows? If it has no way, that is counted all the same (net/ipv4/route.c).
 pub(crate) fn is_unanswered(frame: &[u8]) -> bool {
-    let kind = view(frame).and_then(|v| frame.get(v.transport?).map(|kind| (v, *kind)));
-    kind.is_some_and(|(v, kind)| {
-        v.ether_type == 0x0800 && v.proto == 1 && !matches!(kind, 0 | 8 | 13..=18)
-    })
+    icmp_type(frame).is_some_and(|kind| !matches!(kind, 0 | 8 | 13..=18))
+}
+
+/// Is it an ICMP error over IPv4?
+fn is_error(frame: &[u8]) -> bool {
+    icmp_type(frame).is_some_and(|kind| matches!(kind, 3..=5 | 11 | 12))
 }
 
 /// Is the transport header not whole: fewer bytes than it has, or a TCP fragment that begins within it?
@@ -568,6 +582,7 @@ mod tests {
             (104, true),
         ] {
             assert_eq!(is_unanswered(&icmp(kind)), is, "{kind}");
+            assert_eq!(is_error(&icmp(kind)), is && kind < 13, "{kind}");
         }
         let udp = crate::ends::tests::udp([10, 0, 0, 1], 0x0300, [10, 0, 0, 2], 4);
         assert!(!is_unanswered(&udp));
