@@ -43,16 +43,20 @@ pub(crate) struct Expect {
     pub kept: [bool; 4],
     /// Of what is not kept; `None`: it may be anything.
     pub sets: [Option<ValueSet>; 4],
+    /// All of it may.
+    pub any: bool,
 }
 
 impl Expect {
     /// What a program expects.
     pub fn of(e: &synth::Expect) -> Expect {
         let any = |i: usize| ValueSet::full(if i < 2 { 32 } else { 16 });
+        let sets = [0, 1, 2, 3].map(|i| Some(e.sets[i].clone()).filter(|s| *s != any(i)));
         Expect {
             output: e.output,
             kept: e.kept,
-            sets: [0, 1, 2, 3].map(|i| Some(e.sets[i].clone()).filter(|s| *s != any(i))),
+            any: (0..4).all(|i| e.kept[i] || sets[i].is_none()),
+            sets,
         }
     }
 }

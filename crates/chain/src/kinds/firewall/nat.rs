@@ -359,17 +359,54 @@ impl Lists {
             }
         }
         let dnat = format!("{name}_dnat{six}");
+        let kept = match apart.first {
+            Some(_) => self.write_kept(t, name, dst, &mut first),
+            None => None,
+        };
         dst.write(t, cx, ("ConnDstNat", self.six), &dnat, (&first, &others));
+        let all = match kept {
+            None => dnat,
+            Some(kept) => {
+                t.line(format!("{dnat} -> {kept};"));
+                kept
+            }
+        };
         let from_known = known.map(|_| {
             let dnat = format!("{name}_known_dnat{six}");
             t.line(format!("{state}[0] -> {dnat} :: ConnDstNat(connections);"));
             dnat
         });
         Front {
-            all: dnat,
+            all,
             known: from_known,
             others: from_others,
         }
+    }
+
+    /// Where no rule is asked about destinations, first packets of TCP and UDP keep theirs, whatever other connections
+    /// have (as ConnDstNat does it: who sends to a port means that port), and go past it, so that what follows goes by
+    /// fields as they have come. Those that do not stay in `first`; gives back where all go on.
+    fn write_kept(
+        &self,
+        t: &mut ClickText,
+        name: &str,
+        dst: &NatList,
+        first: &mut [String],
+    ) -> Option<String> {
+        if self.six || !dst.lines.lines.is_empty() || first.is_empty() {
+            return None;
+        }
+        let kept = format!("{name}_kept");
+        t.line(format!("{kept} :: Null;"));
+        for (i, from) in first.iter_mut().enumerate() {
+            let whole = format!("{name}_whole{i}");
+            t.line(format!(
+                "{from} -> {whole} :: IPClassifier((tcp or udp) and ip unfrag, -);"
+            ));
+            t.line(format!("{whole}[0] -> {kept};"));
+            *from = format!("{whole}[1]");
+        }
+        Some(kept)
     }
 
     /// What first packets go through behind their new destination, where they are alone.

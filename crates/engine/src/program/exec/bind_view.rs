@@ -62,6 +62,7 @@ fn imaged(m: &image::Image, p: &Pkt, regs: &[u128], to: &mut BindPacket) -> Opti
 }
 
 /// Is this the binding that the action was made for?
+#[inline]
 pub(super) fn as_expected(
     e: &Expect,
     port: u16,
@@ -74,6 +75,15 @@ pub(super) fn as_expected(
     }
     let word = |i: usize| u32::from(u16::from_be_bytes([p.head[i], p.head[i + 1]]));
     let (sport, dport) = (u32::from(b.sport), u32::from(b.dport));
+    if kind == BindKind::Flow && e.any {
+        let same = [
+            p.saddr == b.saddr,
+            p.daddr == b.daddr,
+            word(0) == sport,
+            word(2) == dport,
+        ];
+        return (0..4).all(|i| same[i] | !e.kept[i]);
+    }
     // old and new; what a kind of binding does not rewrite is not looked at
     let ports = match kind {
         BindKind::Flow => [Some((word(0), sport)), Some((word(2), dport))],
