@@ -166,9 +166,9 @@ impl ConnTable {
         if of_key && !reply && r.status & OWN_REPLIES == 0 {
             return Some(false);
         }
-        let t = self.translations.get(self.given.translation(at as u32))?;
-        let (there, back) = ways(&t.back.0)?;
-        (there != back && t.back.1 == back).then_some(true)
+        let (key, flipped) = self.translations.get(at as u32)?.back();
+        let (there, back) = ways(&key)?;
+        (there != back && flipped == back).then_some(true)
     }
 
     /// What the first `n` of these packets do to their connections.

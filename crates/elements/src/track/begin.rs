@@ -138,7 +138,7 @@ impl ConnTable {
             self.given.set_mark(i, mark);
         }
         if let Some((orig, new)) = ends {
-            let by_reply = self.translate(i, orig, new);
+            let by_reply = self.translate(i, &orig, &new);
             self.insert(i | BY_REPLY, &by_reply);
         }
         self.in_hand.entered();

@@ -166,7 +166,7 @@ impl ConnTable {
         if r.status & (SNAT | DNAT) == 0 {
             return by_key.then_some(reply);
         }
-        let back = || Some(self.translations.get(self.given.translation(i))?.back);
+        let back = || Some(self.translations.get(i)?.back());
         match by_key && !reply && r.status & OWN_REPLIES == 0 {
             true => Some(false),
             false => (back() == Some((*key, flipped))).then_some(true),

@@ -8,46 +8,13 @@
 use super::conn_index::key_ahead;
 use super::key::Ends;
 use super::table::{ConnTable, Record, SWEPT};
-use super::translate::{Translation, Translations, source_hash};
+use super::translations::source_hash;
 use onefold_table::prefetch;
 use std::hash::BuildHasher;
 
 /// Connections that give way are foreseen in steps of so many, each of which reads what the one before has asked for:
 /// a look-up from far away takes about as long as a new connection does.
 const FORESEEN: usize = 3;
-
-impl Translations {
-    /// A connection's translation will be read, or forgotten.
-    #[inline]
-    pub fn prefetch(&self, i: u32) {
-        if let Some(t) = self.get(i) {
-            // longer than a line of the cache, and begins anywhere in one
-            prefetch(t);
-            prefetch(&t.back);
-            prefetch(&t.newer);
-        }
-    }
-
-    /// It will be forgotten: the ones beside it are asked for, and where its source is found.
-    #[inline]
-    pub fn prefetch_around(&self, t: &Translation, hasher: &impl BuildHasher) {
-        if t.orig.src != t.new.src {
-            self.sources
-                .prefetch(source_hash(hasher, &t.orig.src, t.orig.protocol));
-            for beside in [t.older, t.newer] {
-                if let Some(t) = self.get(beside) {
-                    prefetch(&t.newer);
-                }
-            }
-        }
-    }
-
-    /// The first packet of a connection with this source will be tracked.
-    #[inline]
-    pub fn prefetch_source(&self, hash: u64) {
-        self.sources.prefetch(hash);
-    }
-}
 
 impl ConnTable {
     /// A packet will be tracked soon: where its connection would be found is asked for.
@@ -98,12 +65,11 @@ impl ConnTable {
             }
             return;
         }
-        if let Some(t) = (self.translations).get(self.given.translation(next as u32)) {
-            self.index.prefetch(self.hasher.hash_one(t.back.0));
+        if let Some(t) = self.translation(next as u32) {
+            self.index.prefetch(self.hasher.hash_one(t.back().0));
             self.translations.prefetch_around(t, &self.hasher);
         }
-        let later = self.given.translation(place(2) as u32);
-        self.translations.prefetch(later);
+        self.translations.prefetch(place(2) as u32);
         let last = place(3);
         if let Some(r) = record(last) {
             prefetch(r);

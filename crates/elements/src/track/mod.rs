@@ -39,6 +39,7 @@ mod table;
 mod table_user;
 mod tcp;
 mod translate;
+mod translations;
 
 #[cfg(test)]
 mod nat_tests;

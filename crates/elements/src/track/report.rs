@@ -39,10 +39,10 @@ impl ConnTable {
         for (i, r) in records.take(COUNTED_AT_ONCE) {
             let i = i as u32;
             let live = r.status & USED != 0 && !self.has_ended(i, now);
-            let t = self.translations.get(self.given.translation(i));
+            let t = self.translation(i);
             let t = t.filter(|_| live && r.status & DNAT != 0);
             if let Some(t) = t {
-                let (address, port) = t.new.destination();
+                let (address, port) = t.leaves().destination();
                 counts.add((address, port), (address, 0));
             }
         }
@@ -67,8 +67,8 @@ impl ConnTable {
         if mark != 0 {
             let _ = write!(s, " mark {mark:#x}");
         }
-        if let Some(t) = self.translations.get(self.given.translation(i)) {
-            let (key, flipped) = t.new.key();
+        if let Some(t) = self.translation(i) {
+            let (key, flipped) = t.leaves().key();
             let _ = write!(s, " as {}", key.text(flipped));
         }
         s

@@ -7,7 +7,8 @@ use super::headers::{Seen, Tracked, Upper};
 use super::key::ConnKey;
 use super::settings::Settings;
 use super::tcp::{Machine, Step};
-use super::translate::{InHand, Translations};
+use super::translate::InHand;
+use super::translations::Translations;
 use foldhash::fast::RandomState;
 use onefold_element::{FlowLease, NO_HINT};
 use onefold_nat::RecordLeases;
@@ -46,6 +47,8 @@ pub(super) const DNAT: u8 = 32;
 /// Its replies have the ends of its own packets, as they arrive: all but the first are replies, as in Linux, whose list
 /// has the reply's entry in front.
 pub(super) const OWN_REPLIES: u8 = 64;
+/// What its packets become is in the table's [`Translations`].
+pub(super) const TRANSLATED: u8 = 128;
 
 /// Bit of an index entry: it is by the key of a translated connection's replies.
 pub(super) const BY_REPLY: u32 = 1 << 31;
@@ -177,7 +180,7 @@ impl ConnTable {
                 break;
             };
             // the answer stands for both: of a packet to itself, the later way round is found first
-            let reply = reply || p.to_itself && !self.is_translated(i);
+            let reply = reply || p.to_itself && self.translation(i).is_none();
             match self.known(i, p, reply, now) {
                 Some(c) => return c,
                 None => continue,
@@ -254,12 +257,12 @@ impl ConnTable {
 
     pub(super) fn insert(&mut self, entry: u32, key: &ConnKey) {
         let (records, hasher) = (&self.records, &self.hasher);
-        let (given, translations) = (&self.given, &self.translations);
+        let translations = &self.translations;
         let hash_of = |e: u32| {
             let i = e & !BY_REPLY;
             let key = match e & BY_REPLY {
                 0 => records.get(i as usize).map(|r| r.key),
-                _ => translations.get(given.translation(i)).map(|t| t.back.0),
+                _ => translations.get(i).map(|t| t.back().0),
             };
             key.map_or(0, |k| hasher.hash_one(k))
         };
@@ -330,14 +333,17 @@ impl ConnTable {
     /// The connection of packets with this key that go this way, ended or not, and whether they are replies.
     #[inline]
     pub(super) fn position(&self, key: &ConnKey, flipped: bool) -> Option<(u32, bool)> {
-        let (records, given, translations) = (&self.records, &self.given, &self.translations);
+        let (records, translations) = (&self.records, &self.translations);
         let of = |e: u32| records.get((e & !BY_REPLY) as usize);
         let same = |e: u32| {
             let Some(r) = of(e) else { return false };
-            match translations.get(given.translation(e & !BY_REPLY)) {
-                None => r.key == *key,
-                Some(t) if e & BY_REPLY != 0 => t.back == (*key, flipped),
-                Some(_) => r.key == *key && (r.status & FLIPPED != 0) == flipped,
+            match r.status & TRANSLATED {
+                0 => r.key == *key,
+                _ if e & BY_REPLY != 0 => {
+                    let t = translations.get(e & !BY_REPLY);
+                    t.is_some_and(|t| t.back() == (*key, flipped))
+                }
+                _ => r.key == *key && (r.status & FLIPPED != 0) == flipped,
             }
         };
         let e = self.index.find(self.hasher.hash_one(key), same)?;
@@ -379,6 +385,7 @@ impl ConnTable {
         if r.status & USED == 0 {
             return;
         }
+        let translated = r.status & TRANSLATED != 0;
         r.status = 0;
         let key = r.key;
         if let Some(n) = self.noted.get_mut(i as usize) {
@@ -386,8 +393,7 @@ impl ConnTable {
         }
         self.leases.end(i);
         self.remove_entry(i, &key);
-        let translation = self.given.take_translation(i);
-        if let Some(by_reply) = self.forget_translation(translation) {
+        if translated && let Some(by_reply) = self.forget_translation(i) {
             self.remove_entry(i | BY_REPLY, &by_reply);
         }
         self.free.push(i);

@@ -10,61 +10,12 @@
 
 use super::begin::Beginning;
 use super::class::ConnClass;
-use super::conn_index::ConnIndex;
-use super::given::NOT_TRANSLATED;
 use super::headers::{Seen, Tracked, of_packet};
 use super::key::{ConnKey, Ends, Place};
 use super::range::{Range, Side};
-use super::table::{ConnTable, DNAT, FLIPPED, SNAT, USED};
+use super::table::{ConnTable, FLIPPED, USED};
 use onefold_nat::FlowRef;
 use onefold_packet::Packet;
-use onefold_table::HugeVec;
-use std::hash::BuildHasher;
-
-/// Connections of one source that are looked at for the end that it has already, the newest first.
-const LOOKED_AT: usize = 16;
-/// None, in lists.
-const NONE: u32 = u32::MAX;
-
-/// A translated connection.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Translation {
-    /// As its first packet arrives.
-    pub orig: Ends,
-    /// As that leaves.
-    pub new: Ends,
-    /// The key of replies as they arrive, and which way they go.
-    pub back: (ConnKey, bool),
-    /// The connection's number.
-    record: u32,
-    /// The ones with the same source, if the source is translated.
-    pub(super) older: u32,
-    pub(super) newer: u32,
-}
-
-/// All of them, by number; the sources that are translated, each with its newest connection.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Translations {
-    all: HugeVec<Translation>,
-    free: Vec<u32>,
-    pub(super) sources: ConnIndex,
-    /// What the last source that was translated became.
-    last_source: Option<[u8; 16]>,
-}
-
-impl Translations {
-    /// By number.
-    #[inline]
-    pub fn get(&self, i: u32) -> Option<&Translation> {
-        self.all.get(i as usize)
-    }
-
-    /// What the last source that was translated became.
-    #[inline]
-    pub fn last_source(&self) -> Option<[u8; 16]> {
-        self.last_source
-    }
-}
 
 /// What is known of the packet that was tracked last.
 #[derive(Debug, Clone, Copy, Default)]
@@ -228,19 +179,14 @@ fn inverse(e: &Ends) -> Ends {
 }
 
 impl ConnTable {
-    /// Is this connection translated?
-    pub(super) fn is_translated(&self, i: u32) -> bool {
-        self.given.translation(i) != NOT_TRANSLATED
-    }
-
     /// A packet of this connection is on its way.
     #[inline]
     pub(super) fn take_in_hand(&mut self, i: u32, reply: bool, error: bool) {
         self.in_hand.record = Some(i);
-        if let Some(t) = self.translations.get(self.given.translation(i)) {
+        if let (Some(t), Some(r)) = (self.translation(i), self.records.get(i as usize)) {
             self.in_hand.about = About::Known {
-                orig: t.orig,
-                new: t.new,
+                orig: Ends::of(&r.key, r.status & FLIPPED != 0),
+                new: t.leaves(),
                 reply,
                 error,
             };
@@ -473,125 +419,14 @@ impl ConnTable {
         }
         taken
     }
-
-    /// The ends with the source that another connection of the same source has, if that is in the range.
-    pub(super) fn same_source(&self, e: &Ends, range: &Range, now: u64) -> Option<Ends> {
-        let t = &self.translations;
-        let same = |i: u32| t.get(i).is_some_and(|x| is_source(&x.orig, e));
-        let hash = source_hash(&self.hasher, &e.src, e.protocol);
-        let mut next = t.sources.find(hash, same)?;
-        for _ in 0..LOOKED_AT {
-            let x = t.get(next)?;
-            let found = Ends {
-                src: x.new.src,
-                ..*e
-            };
-            if range.has(&found, Side::Src) && now < self.expires(x.record) {
-                return Some(found);
-            }
-            next = x.older;
-        }
-        None
-    }
-
-    /// Notes what the packets of a connection become; gives back the key of its replies.
-    pub(super) fn translate(&mut self, record: u32, orig: Ends, new: Ends) -> ConnKey {
-        let back = self.in_hand.back_of(&new);
-        let t = Translation {
-            orig,
-            new,
-            back,
-            record,
-            older: NONE,
-            newer: NONE,
-        };
-        let all = &mut self.translations;
-        let i = match all.free.pop() {
-            Some(i) => {
-                all.all[i as usize] = t;
-                i
-            }
-            None => {
-                all.all.push(t);
-                (all.all.len() - 1) as u32
-            }
-        };
-        if let Some(r) = self.records.get_mut(record as usize) {
-            self.given.set_translation(record, i);
-            // of ICMP, the identifier is of both ends: what the rules have said tells
-            let snat = orig.src != new.src && (!orig.is_icmp() || self.in_hand.said(Side::Src));
-            let dnat = orig.dst != new.dst || orig.is_icmp() && self.in_hand.said(Side::Dst);
-            r.status |= if snat { SNAT } else { 0 } | if dnat { DNAT } else { 0 };
-            debug_assert_eq!(r.key.cmp(&orig.key().0), std::cmp::Ordering::Equal);
-            debug_assert_eq!(r.status & FLIPPED != 0, orig.key().1);
-        }
-        if orig.src != new.src {
-            self.translations.last_source = Some(new.src.address);
-            self.enlist(i);
-        }
-        back.0
-    }
-
-    fn enlist(&mut self, i: u32) {
-        let Some(orig) = self.translations.get(i).map(|t| t.orig) else {
-            return;
-        };
-        let hash = source_hash(&self.hasher, &orig.src, orig.protocol);
-        let Translations { all, sources, .. } = &mut self.translations;
-        let (known, hasher) = (&**all, &self.hasher);
-        let same = |j: u32| (known.get(j as usize)).is_some_and(|x| is_source(&x.orig, &orig));
-        let hash_of = |j: u32| {
-            let x = known.get(j as usize).map(|x| &x.orig);
-            x.map_or(0, |e| source_hash(hasher, &e.src, e.protocol))
-        };
-        let older = sources.set((hash, i), same, hash_of, known).unwrap_or(NONE);
-        if let Some(t) = all.get_mut(i as usize) {
-            (t.older, t.newer) = (older, NONE);
-        }
-        if let Some(t) = all.get_mut(older as usize) {
-            t.newer = i;
-        }
-    }
-
-    /// The connection goes; gives back the key of its replies.
-    pub(super) fn forget_translation(&mut self, i: u32) -> Option<ConnKey> {
-        let t = *self.translations.get(i)?;
-        self.translations.free.push(i);
-        if t.orig.src == t.new.src {
-            return Some(t.back.0);
-        }
-        let hash = source_hash(&self.hasher, &t.orig.src, t.orig.protocol);
-        let Translations { all, sources, .. } = &mut self.translations;
-        if let Some(x) = all.get_mut(t.older as usize) {
-            x.newer = t.newer;
-        }
-        match all.get_mut(t.newer as usize) {
-            Some(x) => x.older = t.older,
-            None if t.older == NONE => sources.remove(hash, i),
-            // nothing is added: another one is in its place
-            None => drop(sources.set((hash, t.older), |j| j == i, |_| 0, &[] as &[Translation])),
-        }
-        Some(t.back.0)
-    }
 }
 
 impl InHand {
     /// Was this side translated?
-    fn said(&self, side: Side) -> bool {
+    pub(super) fn said(&self, side: Side) -> bool {
         self.class.is_some_and(|c| match side {
             Side::Src => c.snat,
             Side::Dst => c.dnat,
         })
     }
-}
-
-fn is_source(a: &Ends, b: &Ends) -> bool {
-    (a.src, a.protocol, a.v6) == (b.src, b.protocol, b.v6)
-}
-
-/// The hash of an address and what it sends from. Both versions of IP have addresses of their own.
-#[inline]
-pub(super) fn source_hash(hasher: &impl BuildHasher, src: &Place, protocol: u8) -> u64 {
-    let address = u128::from_ne_bytes(src.address);
-    hasher.hash_one((address, u32::from(src.port) << 8 | u32::from(protocol)))
 }

@@ -19,8 +19,8 @@ fn all_of(t: &ConnTable) -> String {
 /// Nothing of this can be told apart; as text, which is the same, it takes a hundred times longer.
 fn is_same(a: &ConnTable, b: &ConnTable) -> bool {
     let given = |t: &ConnTable, i: u32| {
-        let ends = t.translations.get(t.given.translation(i));
-        (t.given.mark(i), ends.map(|e| (e.orig, e.new, e.back)))
+        let t_of = |x: &super::super::translations::Translation| (x.source(), x.leaves());
+        (t.given.mark(i), t.translation(i).map(t_of))
     };
     (a.sweep, &a.totals) == (b.sweep, &b.totals)
         && (&a.records[..], &a.noted[..]) == (&b.records[..], &b.noted[..])
