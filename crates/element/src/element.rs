@@ -298,6 +298,12 @@ pub trait Element: ElementClone + Send + 'static {
         false
     }
 
+    /// Does [`Element::push`] never change a packet, and emit each that it does not drop at once, as it came? Then it only
+    /// says which way packets go.
+    fn only_tells(&self) -> bool {
+        false
+    }
+
     /// Packets of flows with these hints will be inspected soon: their memory may be asked for.
     fn prefetch_flows(&self, hints: &[u32], store: &StateStore) {}
 

@@ -3,7 +3,7 @@
 use super::class::{ConnClass, ConnState};
 use super::headers::{Seen, Tracked, Upper};
 use super::key::{ConnKey, Ends};
-use super::table::{BY_REPLY, ConnTable, FLIPPED, OWN_REPLIES, Record, USED, stays};
+use super::table::{BY_REPLY, ConnTable, FLIPPED, Hashes, OWN_REPLIES, Record, USED, stays};
 use super::tcp::Machine;
 use super::translate::Leaves;
 use onefold_element::FlowLease;
@@ -118,14 +118,22 @@ impl ConnTable {
             (Some(_), Some(arrived)) => arrived,
             (Some((orig, _)), None) => orig.key(),
         };
+        let own_hash = match self.in_hand.is_first(&key, flipped) {
+            true => self.in_hand.first_hash,
+            false => self.hash(&key),
+        };
         let mark = self.in_hand.mark_of(key, flipped);
         let ends = ends.filter(|(orig, new)| orig != new);
-        let answers = |(_, new): &(Ends, Ends)| self.in_hand.back_of(new) == (key, flipped);
-        let own = ends.as_ref().is_some_and(answers);
+        let back = ends.as_ref().map(|(_, new)| self.back_of(new));
+        let own = back.is_some_and(|(back, _)| back == (key, flipped));
         let record = Record {
             key,
             status: USED | if flipped { FLIPPED } else { 0 } | if own { OWN_REPLIES } else { 0 },
             machine: begins.machine,
+            hashes: Hashes {
+                own: own_hash,
+                ..Hashes::default()
+            },
         };
         let mut noted = begins.noted;
         noted.expires = now.saturating_add(begins.stays);
@@ -137,9 +145,9 @@ impl ConnTable {
         if mark != self.given.mark(i) {
             self.given.set_mark(i, mark);
         }
-        if let Some((orig, new)) = ends {
-            let by_reply = self.translate(i, &orig, &new);
-            self.insert(i | BY_REPLY, &by_reply);
+        if let (Some((orig, new)), Some((_, hash))) = (ends, back) {
+            self.translate(i, &orig, &new, hash);
+            self.insert(i | BY_REPLY, hash);
         }
         self.in_hand.entered();
         self.totals.entered += 1;
@@ -162,7 +170,7 @@ impl ConnTable {
             None => self.noted.push(noted),
         }
         if record.status & OWN_REPLIES == 0 {
-            self.insert(i, &record.key);
+            self.insert(i, record.hashes.own);
         }
         i
     }

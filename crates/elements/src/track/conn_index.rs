@@ -11,16 +11,16 @@ pub(super) struct ConnIndex(TagIndex);
 
 /// What the index knows of a hash.
 #[inline(always)]
-fn short(hash: u64) -> u32 {
+pub(super) fn short(hash: u64) -> u32 {
     (hash ^ hash >> 32) as u32
 }
 
 /// See [`ConnIndex::insert`].
 struct Keys<'a, F, R>(F, &'a [R]);
 
-impl<F: Fn(u32) -> u64, R> IndexKeys for Keys<'_, F, R> {
+impl<F: Fn(u32) -> u32, R> IndexKeys for Keys<'_, F, R> {
     fn hash(&self, entry: u32) -> u32 {
-        short((self.0)(entry))
+        (self.0)(entry)
     }
     fn prefetch(&self, entry: u32) {
         if let Some(r) = self.1.get(entry as usize) {
@@ -32,20 +32,20 @@ impl<F: Fn(u32) -> u64, R> IndexKeys for Keys<'_, F, R> {
 impl ConnIndex {
     /// An entry whose key has this hash, and for which `is_it` holds.
     #[inline]
-    pub fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
-        self.0.find(short(hash), is_it)
+    pub fn find(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+        self.0.find(hash, is_it)
     }
 
     /// One more. `hash_of`: the hash of an entry's key, for those that are in; most of these are numbers of `records`.
     #[inline]
     pub fn insert<R>(
         &mut self,
-        hash: u64,
+        hash: u32,
         entry: u32,
-        hash_of: impl Fn(u32) -> u64,
+        hash_of: impl Fn(u32) -> u32,
         records: &[R],
     ) {
-        self.0.add(short(hash), entry, &Keys(hash_of, records));
+        self.0.add(hash, entry, &Keys(hash_of, records));
     }
 
     /// An entry with this hash in the place of the one for which `is_it` holds, which is given back; one more, if there
@@ -53,24 +53,24 @@ impl ConnIndex {
     #[inline]
     pub fn set<R>(
         &mut self,
-        (hash, entry): (u64, u32),
+        (hash, entry): (u32, u32),
         is_it: impl Fn(u32) -> bool,
-        hash_of: impl Fn(u32) -> u64,
+        hash_of: impl Fn(u32) -> u32,
         records: &[R],
     ) -> Option<u32> {
-        (self.0).set(short(hash), entry, is_it, &Keys(hash_of, records))
+        (self.0).set(hash, entry, is_it, &Keys(hash_of, records))
     }
 
     /// Takes out exactly this one, if it is in.
     #[inline]
-    pub fn remove(&mut self, hash: u64, entry: u32) {
-        self.0.take_out(short(hash), entry);
+    pub fn remove(&mut self, hash: u32, entry: u32) {
+        self.0.take_out(hash, entry);
     }
 
     /// The entry with this hash will be looked for, or put in, or taken out.
     #[inline]
-    pub fn prefetch(&self, hash: u64) {
-        self.0.prefetch(short(hash));
+    pub fn prefetch(&self, hash: u32) {
+        self.0.prefetch(hash);
     }
 }
 
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn entries_are_found_until_they_are_taken_out() {
-        let hash = |n: u32| u64::from(n) << 31 | u64::from(n % 7);
+        let hash = |n: u32| (n << 31) | (n % 7);
         let mut index = ConnIndex::default();
         for n in 0..1000 {
             index.insert(hash(n), n, hash, &[] as &[u32]);

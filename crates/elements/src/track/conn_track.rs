@@ -186,6 +186,10 @@ impl Element for ConnTrack {
         }
     }
 
+    fn only_tells(&self) -> bool {
+        true
+    }
+
     fn inspects(&self) -> bool {
         true
     }

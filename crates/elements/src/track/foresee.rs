@@ -10,7 +10,6 @@ use super::key::Ends;
 use super::table::{ConnTable, Record, SWEPT};
 use super::translations::source_hash;
 use onefold_table::prefetch;
-use std::hash::BuildHasher;
 
 /// Connections that give way are foreseen in steps of so many, each of which reads what the one before has asked for:
 /// a look-up from far away takes about as long as a new connection does.
@@ -23,7 +22,7 @@ impl ConnTable {
         let Some((key, flipped)) = key_ahead(net) else {
             return;
         };
-        self.index.prefetch(self.hasher.hash_one(key));
+        self.index.prefetch(self.hash(&key));
         if !self.settings.translates {
             return;
         }
@@ -34,7 +33,7 @@ impl ConnTable {
         if let Some(address) = self.translations.last_source() {
             ends.src.address = address;
             let (back, _) = ends.answered_key();
-            self.index.prefetch(self.hasher.hash_one(back));
+            self.index.prefetch(self.hash(&back));
         }
     }
 
@@ -56,9 +55,8 @@ impl ConnTable {
                 prefetch(n);
             }
         }
-        if let Some(r) = record(next) {
-            self.index.prefetch(self.hasher.hash_one(r.key));
-        }
+        let hashes = record(next).map(|r| r.hashes).unwrap_or_default();
+        self.index.prefetch(hashes.own);
         if !self.settings.translates {
             if let Some(r) = record(place(2)) {
                 prefetch(r);
@@ -66,8 +64,8 @@ impl ConnTable {
             return;
         }
         if let Some(t) = self.translation(next as u32) {
-            self.index.prefetch(self.hasher.hash_one(t.back().0));
-            self.translations.prefetch_around(t, &self.hasher);
+            self.index.prefetch(hashes.back);
+            self.translations.prefetch_around(t, hashes.source);
         }
         self.translations.prefetch(place(2) as u32);
         let last = place(3);

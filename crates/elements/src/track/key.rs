@@ -7,13 +7,29 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Both ends of a connection, in the direction of its first packet. It is copied in whole words: what has just been
 /// written in two parts and is read in one has to be in the cache first (docs/decisions/0097).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Eq)]
 #[repr(align(8))]
 pub(super) struct Ends {
     pub src: Place,
     pub dst: Place,
     pub protocol: u8,
     pub v6: bool,
+}
+
+impl PartialEq for Ends {
+    /// Read as it is written: ports two bytes, IPv4 addresses four.
+    #[inline]
+    fn eq(&self, other: &Ends) -> bool {
+        let four = |p: &Place| {
+            u32::from_ne_bytes([p.address[0], p.address[1], p.address[2], p.address[3]])
+        };
+        let alike = |a: &Place, b: &Place| (four(a) == four(b)) & (a.port == b.port);
+        let of = (self.protocol == other.protocol) & (self.v6 == other.v6);
+        let same = of & alike(&self.src, &other.src) & alike(&self.dst, &other.dst);
+        let whole =
+            || self.src.address == other.src.address && self.dst.address == other.dst.address;
+        same && (!self.v6 || whole())
+    }
 }
 
 /// One end: its address, and what the protocol tells connections apart by.
@@ -29,16 +45,17 @@ impl Ends {
     /// By a packet's key, and whether that packet goes from the key's second end to its first.
     pub fn of(key: &ConnKey, flipped: bool) -> Ends {
         let place = |address, port| Place {
-            address,
+            address: bytes(address),
             port: u16::from_be_bytes(port),
         };
-        let (a, b) = (place(key.a, key.at_a), place(key.b, key.at_b));
+        let [at_a, at_b] = key.ports();
+        let (a, b) = (place(key.a, at_a), place(key.b, at_b));
         let (src, dst) = if flipped { (b, a) } else { (a, b) };
         Ends {
             src,
             dst,
-            protocol: key.protocol,
-            v6: key.v6,
+            protocol: key.protocol(),
+            v6: key.v6(),
         }
     }
 
@@ -84,19 +101,48 @@ impl Ends {
 }
 
 /// Addresses, protocol, and what the protocol tells connections apart by, in an order of its own: packets of both
-/// directions have the same key. Which way a packet goes is told beside it (see [`ConnKey::of`]).
+/// directions have the same key. Which way a packet goes is told beside it (see [`ConnKey::of`]). All of it is whole
+/// words, that are made in registers: what is written byte by byte and read at once has to be in the cache first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(C, align(8))]
+#[repr(C)]
 pub(super) struct ConnKey {
-    /// An IPv4 address is the first four bytes, and the rest is zero.
-    a: [u8; 16],
-    b: [u8; 16],
-    /// Ports of TCP, UDP and SCTP; of ICMP the identifier at `a`, and type and code of the request at `b`; else zero.
-    at_a: [u8; 2],
-    at_b: [u8; 2],
-    /// The protocol.
-    pub protocol: u8,
-    v6: bool,
+    /// As the bytes of an address stand in memory; an IPv4 address is the first four bytes, and the rest is zero.
+    a: [u64; 2],
+    b: [u64; 2],
+    /// Ports of TCP, UDP and SCTP; of ICMP the identifier at `a`, and type and code of the request at `b`; else zero: two
+    /// bytes each. Then the protocol, one if it is IPv6, and two bytes that are zero.
+    rest: u64,
+}
+
+#[inline(always)]
+fn words(address: [u8; 16]) -> [u64; 2] {
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = address;
+    [[a, b, c, d, e, f, g, h], [i, j, k, l, m, n, o, p]].map(u64::from_ne_bytes)
+}
+
+#[inline(always)]
+fn bytes(words: [u64; 2]) -> [u8; 16] {
+    let [[a, b, c, d, e, f, g, h], [i, j, k, l, m, n, o, p]] = words.map(u64::to_ne_bytes);
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]
+}
+
+/// The same of an IPv4 address.
+#[inline(always)]
+fn words_v4(address: u32) -> [u64; 2] {
+    let [a, b, c, d] = address.to_be_bytes();
+    [u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0]), 0]
+}
+
+/// The first four bytes of an address, the first one lowest.
+#[inline(always)]
+fn four(address: [u64; 2]) -> u64 {
+    let [a, b, c, d, ..] = address[0].to_ne_bytes();
+    u64::from(u32::from_le_bytes([a, b, c, d]))
+}
+
+#[inline(always)]
+fn rest([a0, a1]: [u8; 2], [b0, b1]: [u8; 2], protocol: u8, v6: bool) -> u64 {
+    u64::from_ne_bytes([a0, a1, b0, b1, protocol, u8::from(v6), 0, 0])
 }
 
 impl ConnKey {
@@ -122,16 +168,12 @@ impl ConnKey {
         };
         let (s, d) = (end(src, [s0, s1]), end(dst, [d0, d1]));
         let (first, second) = (s.min(d), s.max(d));
-        let mut key = ConnKey {
-            a: [0; 16],
-            b: [0; 16],
-            at_a: (first as u16).to_be_bytes(),
-            at_b: (second as u16).to_be_bytes(),
-            protocol,
-            v6: false,
+        let port = |end: u64| (end as u16).to_be_bytes();
+        let key = ConnKey {
+            a: words_v4((first >> 16) as u32),
+            b: words_v4((second >> 16) as u32),
+            rest: rest(port(first), port(second), protocol, false),
         };
-        key.a[..4].copy_from_slice(&((first >> 16) as u32).to_be_bytes());
-        key.b[..4].copy_from_slice(&((second >> 16) as u32).to_be_bytes());
         (key, s > d)
     }
 
@@ -146,12 +188,9 @@ impl ConnKey {
             true => (dst, src, [d0, d1], [s0, s1]),
         };
         let key = ConnKey {
-            a,
-            b,
-            at_a,
-            at_b,
-            protocol,
-            v6: true,
+            a: words(a),
+            b: words(b),
+            rest: rest(at_a, at_b, protocol, true),
         };
         (key, flipped)
     }
@@ -164,11 +203,10 @@ impl ConnKey {
         let [s0, s1, s2, s3, d0, d1, d2, d3, p0, p1, p2, p3] = *ends;
         let addresses = u64::from_le_bytes([s0, s1, s2, s3, d0, d1, d2, d3]);
         let ports = u32::from_le_bytes([p0, p1, p2, p3]);
-        let four = |b: &[u8; 16]| u64::from(u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-        let ([a0, a1], [b0, b1]) = (self.at_a, self.at_b);
-        let is = four(&self.a) | four(&self.b) << 32;
+        let [a0, a1, b0, b1, is_protocol, is_v6, ..] = self.rest.to_ne_bytes();
+        let is = four(self.a) | four(self.b) << 32;
         let at = u32::from_le_bytes([a0, a1, b0, b1]);
-        let other = (self.protocol ^ protocol) | u8::from(self.v6);
+        let other = (is_protocol ^ protocol) | is_v6;
         let unlike = |addresses, ports| (is ^ addresses) | u64::from(at ^ ports) | u64::from(other);
         (
             unlike(addresses, ports) == 0,
@@ -186,13 +224,13 @@ impl ConnKey {
         protocol: u8,
     ) -> (bool, bool) {
         let [s0, s1, d0, d1] = ports;
-        let goes = |src: &[u8; 16], dst: &[u8; 16], at_src, at_dst| {
-            (self.a == *src) & (self.b == *dst) & (self.at_a == at_src) & (self.at_b == at_dst)
+        let (src, dst) = (words(*src), words(*dst));
+        let goes = |a, b, at_a, at_b| {
+            (self.a == a) & (self.b == b) & (self.rest == rest(at_a, at_b, protocol, true))
         };
-        let of = (self.protocol == protocol) & self.v6;
         (
-            of & goes(src, dst, [s0, s1], [d0, d1]),
-            of & goes(dst, src, [d0, d1], [s0, s1]),
+            goes(src, dst, [s0, s1], [d0, d1]),
+            goes(dst, src, [d0, d1], [s0, s1]),
         )
     }
 
@@ -209,35 +247,43 @@ impl ConnKey {
 
     #[inline]
     fn new(a: &[u8], b: &[u8], protocol: u8, at_a: [u8; 2], at_b: [u8; 2]) -> ConnKey {
-        let mut key = ConnKey {
-            a: [0; 16],
-            b: [0; 16],
-            at_a,
-            at_b,
-            protocol,
-            v6: false,
+        let v6 = (a.len(), b.len()) != (4, 4);
+        let of = |from: &[u8]| {
+            let mut address = [0; 16];
+            for (to, from) in address.iter_mut().zip(from) {
+                *to = *from;
+            }
+            words(address)
         };
-        match (<&[u8; 4]>::try_from(a), <&[u8; 4]>::try_from(b)) {
-            (Ok(x), Ok(y)) => {
-                key.a[..4].copy_from_slice(x);
-                key.b[..4].copy_from_slice(y);
-            }
-            _ => {
-                key.v6 = true;
-                for (to, from) in key.a.iter_mut().zip(a) {
-                    *to = *from;
-                }
-                for (to, from) in key.b.iter_mut().zip(b) {
-                    *to = *from;
-                }
-            }
+        ConnKey {
+            a: of(a),
+            b: of(b),
+            rest: rest(at_a, at_b, protocol, v6),
         }
-        key
     }
 
-    fn address(&self, b: &[u8; 16]) -> IpAddr {
-        match self.v6 {
-            true => Ipv6Addr::from(*b).into(),
+    /// The protocol.
+    #[inline(always)]
+    pub fn protocol(&self) -> u8 {
+        self.rest.to_ne_bytes()[4]
+    }
+
+    #[inline(always)]
+    fn v6(&self) -> bool {
+        self.rest.to_ne_bytes()[5] != 0
+    }
+
+    /// What stands in the place of ports, at either end.
+    #[inline(always)]
+    fn ports(&self) -> [[u8; 2]; 2] {
+        let [a0, a1, b0, b1, ..] = self.rest.to_ne_bytes();
+        [[a0, a1], [b0, b1]]
+    }
+
+    fn address(&self, b: [u64; 2]) -> IpAddr {
+        let b = bytes(b);
+        match self.v6() {
+            true => Ipv6Addr::from(b).into(),
             false => Ipv4Addr::new(b[0], b[1], b[2], b[3]).into(),
         }
     }
@@ -245,12 +291,13 @@ impl ConnKey {
     /// The connection as its first packet had it: `PROTOCOL SRC SPORT DST DPORT`; of ICMP, `PROTOCOL SRC DST id N type
     /// N code N`.
     pub fn text(&self, flipped: bool) -> impl fmt::Display {
-        let (a, b) = (self.address(&self.a), self.address(&self.b));
-        let (x, y) = (u16::from_be_bytes(self.at_a), u16::from_be_bytes(self.at_b));
-        match (self.protocol, flipped) {
-            (1 | 58, _) => {
-                let [kind, code] = self.at_b;
-                format!("{} {a} {b} id {x} type {kind} code {code}", self.protocol)
+        let (a, b) = (self.address(self.a), self.address(self.b));
+        let [at_a, at_b] = self.ports();
+        let (x, y) = (u16::from_be_bytes(at_a), u16::from_be_bytes(at_b));
+        match (self.protocol(), flipped) {
+            (protocol @ (1 | 58), _) => {
+                let [kind, code] = at_b;
+                format!("{protocol} {a} {b} id {x} type {kind} code {code}")
             }
             (p, false) => format!("{p} {a} {x} {b} {y}"),
             (p, true) => format!("{p} {b} {y} {a} {x}"),
@@ -258,7 +305,9 @@ impl ConnKey {
     }
 
     fn rank(&self) -> impl Ord {
-        (self.v6, self.protocol, self.a, self.b, self.at_a, self.at_b)
+        let [at_a, at_b] = self.ports();
+        let (a, b) = (bytes(self.a), bytes(self.b));
+        (self.v6(), self.protocol(), a, b, at_a, at_b)
     }
 }
 
@@ -278,15 +327,13 @@ impl Hash for ConnKey {
     /// In few words: a hasher takes longer for each one, not for how long it is.
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let four = |b: &[u8; 16]| u64::from(u32::from_ne_bytes([b[0], b[1], b[2], b[3]]));
-        if self.v6 {
-            state.write_u128(u128::from_ne_bytes(self.a));
-            state.write_u128(u128::from_ne_bytes(self.b));
+        if self.v6() {
+            for [high, low] in [self.a, self.b] {
+                state.write_u128(u128::from(high) << 64 | u128::from(low));
+            }
         } else {
-            state.write_u64(four(&self.a) << 32 | four(&self.b));
+            state.write_u64(four(self.a) << 32 | four(self.b));
         }
-        let ([a, b], [c, d]) = (self.at_a, self.at_b);
-        let ports = u64::from(u32::from_ne_bytes([a, b, c, d]));
-        state.write_u64(u64::from(self.protocol) << 33 | u64::from(self.v6) << 32 | ports);
+        state.write_u64(self.rest);
     }
 }

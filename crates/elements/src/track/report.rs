@@ -51,7 +51,7 @@ impl ConnTable {
 
     fn describe_record(&self, i: u32, r: &Record) -> String {
         let mut s = r.key.text(r.status & FLIPPED != 0).to_string();
-        if r.key.protocol == TCP {
+        if r.key.protocol() == TCP {
             let _ = write!(s, " {}", r.machine.state.name());
         }
         let words = [

@@ -1,7 +1,7 @@
 //! The table of connections.
 
 use super::class::{ConnClass, ConnState};
-use super::conn_index::ConnIndex;
+use super::conn_index::{ConnIndex, short};
 use super::given::AllGiven;
 use super::headers::{Seen, Tracked, Upper};
 use super::key::ConnKey;
@@ -26,6 +26,28 @@ pub(super) struct Record {
     pub status: u8,
     /// What TCP remembers.
     pub machine: Machine,
+    pub hashes: Hashes,
+}
+
+/// Where a connection is found: hashes of the keys of its packets and, where it is translated, of its replies, and of
+/// its source. They are none of what it is: another table has others.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Hashes {
+    pub own: u32,
+    pub back: u32,
+    pub source: u32,
+}
+
+impl PartialEq for Hashes {
+    fn eq(&self, _: &Hashes) -> bool {
+        true
+    }
+}
+
+impl std::fmt::Debug for Hashes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("-")
+    }
 }
 
 // what is found at random is one line of the cache
@@ -174,9 +196,10 @@ impl ConnTable {
 
     fn packet(&mut self, p: &Tracked, now: u64) -> Found {
         let invalid = Found::Is(ConnClass::without(ConnState::Invalid), None);
+        let hash = self.hash(&p.key);
         // Bound: a connection that is reopened is gone at the second turn
         for _ in 0..2 {
-            let Some((i, reply)) = self.find(&p.key, p.flipped, now) else {
+            let Some((i, reply)) = self.find_hashed((&p.key, hash), p.flipped, now) else {
                 break;
             };
             // the answer stands for both: of a packet to itself, the later way round is found first
@@ -192,7 +215,7 @@ impl ConnTable {
         if self.connections() >= self.settings.capacity && !self.make_room(now) {
             return Found::Full;
         }
-        self.take_first_in_hand(p, begins);
+        self.take_first_in_hand(p, hash, begins);
         let new = ConnClass::without(ConnState::New);
         Found::Is(new, None)
     }
@@ -255,19 +278,22 @@ impl ConnTable {
         self.records.len() - self.free.len()
     }
 
-    pub(super) fn insert(&mut self, entry: u32, key: &ConnKey) {
-        let (records, hasher) = (&self.records, &self.hasher);
-        let translations = &self.translations;
+    /// What the index knows a key by.
+    #[inline]
+    pub(super) fn hash(&self, key: &ConnKey) -> u32 {
+        short(self.hasher.hash_one(key))
+    }
+
+    pub(super) fn insert(&mut self, entry: u32, hash: u32) {
+        let records = &self.records;
         let hash_of = |e: u32| {
-            let i = e & !BY_REPLY;
-            let key = match e & BY_REPLY {
-                0 => records.get(i as usize).map(|r| r.key),
-                _ => translations.get(i).map(|t| t.back().0),
-            };
-            key.map_or(0, |k| hasher.hash_one(k))
+            let r = records.get((e & !BY_REPLY) as usize);
+            r.map_or(0, |r| match e & BY_REPLY {
+                0 => r.hashes.own,
+                _ => r.hashes.back,
+            })
         };
-        self.index
-            .insert(self.hasher.hash_one(key), entry, hash_of, records);
+        self.index.insert(hash, entry, hash_of, records);
     }
 
     /// The way of nearly every packet: one that leaves its established connection as it is, but for how long it stays.
@@ -333,6 +359,12 @@ impl ConnTable {
     /// The connection of packets with this key that go this way, ended or not, and whether they are replies.
     #[inline]
     pub(super) fn position(&self, key: &ConnKey, flipped: bool) -> Option<(u32, bool)> {
+        self.position_hashed((key, self.hash(key)), flipped)
+    }
+
+    /// The same of a key with this hash.
+    #[inline]
+    fn position_hashed(&self, (key, hash): (&ConnKey, u32), flipped: bool) -> Option<(u32, bool)> {
         let (records, translations) = (&self.records, &self.translations);
         let of = |e: u32| records.get((e & !BY_REPLY) as usize);
         let same = |e: u32| {
@@ -346,7 +378,7 @@ impl ConnTable {
                 _ => r.key == *key && (r.status & FLIPPED != 0) == flipped,
             }
         };
-        let e = self.index.find(self.hasher.hash_one(key), same)?;
+        let e = self.index.find(hash, same)?;
         let reply = (of(e)?.status & FLIPPED != 0) != flipped;
         match e & BY_REPLY {
             0 => Some((e, reply)),
@@ -356,7 +388,18 @@ impl ConnTable {
 
     /// The same, of a connection that has not ended. One that has is removed.
     pub(super) fn find(&mut self, key: &ConnKey, flipped: bool, now: u64) -> Option<(u32, bool)> {
-        let (i, reply) = self.position(key, flipped)?;
+        self.find_hashed((key, self.hash(key)), flipped, now)
+    }
+
+    /// The same of a key with this hash.
+    #[inline]
+    pub(super) fn find_hashed(
+        &mut self,
+        key: (&ConnKey, u32),
+        flipped: bool,
+        now: u64,
+    ) -> Option<(u32, bool)> {
+        let (i, reply) = self.position_hashed(key, flipped)?;
         if now < self.noted.get(i as usize)?.expires {
             return Some((i, reply));
         }
@@ -387,21 +430,17 @@ impl ConnTable {
         }
         let translated = r.status & TRANSLATED != 0;
         r.status = 0;
-        let key = r.key;
+        let hashes = r.hashes;
         if let Some(n) = self.noted.get_mut(i as usize) {
             n.end();
         }
         self.leases.end(i);
-        self.remove_entry(i, &key);
-        if translated && let Some(by_reply) = self.forget_translation(i) {
-            self.remove_entry(i | BY_REPLY, &by_reply);
+        self.index.remove(hashes.own, i);
+        if translated {
+            self.forget_translation(i, hashes.source);
+            self.index.remove(hashes.back, i | BY_REPLY);
         }
         self.free.push(i);
-    }
-
-    fn remove_entry(&mut self, entry: u32, key: &ConnKey) {
-        let hash = self.hasher.hash_one(key);
-        self.index.remove(hash, entry);
     }
 
     /// The number of the next record that is looked at.
@@ -487,7 +526,7 @@ impl ConnTable {
 
 /// How long connections of protocols without states stay.
 pub(super) fn stays(key: &ConnKey, settings: &Settings) -> u64 {
-    match key.protocol {
+    match key.protocol() {
         1 => settings.icmp,
         58 => settings.icmp6,
         _ => settings.generic,

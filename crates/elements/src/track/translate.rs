@@ -27,6 +27,8 @@ pub(super) struct InHand {
     record: Option<u32>,
     /// Of one that would begin with it: its packet, what it remembers of that, and the mark that it has got so far.
     pub first: Option<(ConnKey, bool)>,
+    /// The key's hash.
+    pub first_hash: u32,
     begins: Option<Beginning>,
     mark: u32,
     /// How it arrived.
@@ -36,8 +38,11 @@ pub(super) struct InHand {
     /// Of the first packet of a connection, what one side becomes, where that has been chosen and not been done yet.
     chosen: Option<(Side, Ends)>,
     /// Ends whose replies have been found to be no other connection's, and the key of these.
-    free: Option<(Ends, (ConnKey, bool))>,
+    free: Option<(Ends, KeyOfReplies)>,
 }
+
+/// The key of a connection's replies, which way they go, and its hash.
+pub(super) type KeyOfReplies = ((ConnKey, bool), u32);
 
 #[derive(Debug, Clone, Copy, Default)]
 enum About {
@@ -127,13 +132,8 @@ impl InHand {
         (self.first.as_ref()).is_some_and(|f| f.1 == flipped && f.0 == *key)
     }
 
-    /// The key of replies to these ends.
-    pub fn back_of(&self, e: &Ends) -> (ConnKey, bool) {
-        self.free_key(e).unwrap_or_else(|| e.answered_key())
-    }
-
-    /// The same, if they have been found to be no other connection's.
-    fn free_key(&self, e: &Ends) -> Option<(ConnKey, bool)> {
+    /// The key of replies to these ends, if they have been found to be no other connection's.
+    fn free_key(&self, e: &Ends) -> Option<KeyOfReplies> {
         self.free.as_ref().filter(|f| f.0 == *e).map(|f| f.1)
     }
 
@@ -193,10 +193,19 @@ impl ConnTable {
         }
     }
 
-    /// A packet that may be the first one of a connection is on its way.
+    /// The key of replies to these ends.
+    pub(super) fn back_of(&self, e: &Ends) -> KeyOfReplies {
+        self.in_hand.free_key(e).unwrap_or_else(|| {
+            let (key, flipped) = e.answered_key();
+            ((key, flipped), self.hash(&key))
+        })
+    }
+
+    /// A packet that may be the first one of a connection is on its way; `hash`: of its key.
     #[inline]
-    pub(super) fn take_first_in_hand(&mut self, p: &Tracked, begins: Beginning) {
+    pub(super) fn take_first_in_hand(&mut self, p: &Tracked, hash: u32, begins: Beginning) {
         self.in_hand.first = Some((p.key, p.flipped));
+        self.in_hand.first_hash = hash;
         self.in_hand.begins = Some(begins);
         if self.settings.translates {
             let ends = Ends::of(&p.key, p.flipped);
@@ -413,9 +422,10 @@ impl ConnTable {
             return false;
         }
         let (key, flipped) = e.answered_key();
-        let taken = self.find(&key, flipped, now).is_some();
+        let hash = self.hash(&key);
+        let taken = self.find_hashed((&key, hash), flipped, now).is_some();
         if !taken {
-            self.in_hand.free = Some((*e, (key, flipped)));
+            self.in_hand.free = Some((*e, ((key, flipped), hash)));
         }
         taken
     }

@@ -1,6 +1,6 @@
 //! What translated connections become, each in one line of the cache, and who has which source.
 
-use super::conn_index::ConnIndex;
+use super::conn_index::{ConnIndex, short};
 use super::key::{ConnKey, Ends, Place};
 use super::range::{Range, Side};
 use super::table::{ConnTable, DNAT, FLIPPED, SNAT, TRANSLATED};
@@ -99,7 +99,7 @@ impl Translation {
         (self.source(), self.protocol, self.v6) == (e.src, e.protocol, e.v6)
     }
 
-    fn source_hash(&self, hasher: &impl BuildHasher) -> u64 {
+    fn source_hash(&self, hasher: &impl BuildHasher) -> u32 {
         source_hash(hasher, &self.source(), self.protocol)
     }
 }
@@ -135,11 +135,11 @@ impl Translations {
         }
     }
 
-    /// It will be forgotten: the ones beside it are asked for, and where its source is found.
+    /// It will be forgotten: the ones beside it are asked for, and where its source, of this hash, is found.
     #[inline]
-    pub fn prefetch_around(&self, t: &Translation, hasher: &impl BuildHasher) {
+    pub fn prefetch_around(&self, t: &Translation, source: u32) {
         if t.is_listed() {
-            self.sources.prefetch(t.source_hash(hasher));
+            self.sources.prefetch(source);
             self.prefetch(t.older);
             self.prefetch(t.newer);
         }
@@ -147,7 +147,7 @@ impl Translations {
 
     /// The first packet of a connection with this source will be tracked.
     #[inline]
-    pub fn prefetch_source(&self, hash: u64) {
+    pub fn prefetch_source(&self, hash: u32) {
         self.sources.prefetch(hash);
     }
 
@@ -160,8 +160,8 @@ impl Translations {
         }
     }
 
-    /// A connection is the newest one of its source.
-    fn enlist(&mut self, i: u32, orig: &Ends, hasher: &impl BuildHasher) {
+    /// A connection is the newest one of its source, whose hash is given back.
+    fn enlist(&mut self, i: u32, orig: &Ends, hasher: &impl BuildHasher) -> u32 {
         let hash = source_hash(hasher, &orig.src, orig.protocol);
         let known = &*self.all;
         let same = |j: u32| (known.get(j as usize)).is_some_and(|x| x.comes_from(orig));
@@ -174,11 +174,11 @@ impl Translations {
         if let Some(t) = self.all.get_mut(older as usize) {
             t.newer = i;
         }
+        hash
     }
 
-    /// A connection goes.
-    fn delist(&mut self, i: u32, t: &Translation, hasher: &impl BuildHasher) {
-        let hash = t.source_hash(hasher);
+    /// A connection goes; `hash`: of its source.
+    fn delist(&mut self, i: u32, t: &Translation, hash: u32) {
         if let Some(x) = self.all.get_mut(t.older as usize) {
             x.newer = t.newer;
         }
@@ -222,39 +222,39 @@ impl ConnTable {
         None
     }
 
-    /// Notes what the packets of a connection become; gives back the key of its replies.
-    pub(super) fn translate(&mut self, i: u32, orig: &Ends, new: &Ends) -> ConnKey {
-        let back = self.in_hand.back_of(new);
+    /// Notes what the packets of a connection become; `back`: the hash of its replies' key.
+    pub(super) fn translate(&mut self, i: u32, orig: &Ends, new: &Ends, back: u32) {
         self.translations.set(i, Translation::of(orig, new));
+        let mut source = 0;
+        if orig.src != new.src {
+            self.translations.last_source = Some(new.src.address);
+            source = self.translations.enlist(i, orig, &self.hasher);
+        }
         // of ICMP, the identifier is of both ends: what the rules have said tells
         let said = |side| self.in_hand.said(side);
         let snat = orig.src != new.src && (!orig.is_icmp() || said(Side::Src));
         let dnat = orig.dst != new.dst || orig.is_icmp() && said(Side::Dst);
         if let Some(r) = self.records.get_mut(i as usize) {
             r.status |= TRANSLATED | if snat { SNAT } else { 0 } | if dnat { DNAT } else { 0 };
+            (r.hashes.back, r.hashes.source) = (back, source);
             debug_assert_eq!(r.key.cmp(&orig.key().0), std::cmp::Ordering::Equal);
             debug_assert_eq!(r.status & FLIPPED != 0, orig.key().1);
         }
-        if orig.src != new.src {
-            self.translations.last_source = Some(new.src.address);
-            self.translations.enlist(i, orig, &self.hasher);
-        }
-        back.0
     }
 
-    /// A translated connection goes; gives back the key of its replies.
-    pub(super) fn forget_translation(&mut self, i: u32) -> Option<ConnKey> {
-        let t = *self.translations.get(i)?;
-        if t.is_listed() {
-            self.translations.delist(i, &t, &self.hasher);
+    /// A translated connection goes; `source`: the hash of its source.
+    pub(super) fn forget_translation(&mut self, i: u32, source: u32) {
+        if let Some(t) = self.translations.get(i).copied()
+            && t.is_listed()
+        {
+            self.translations.delist(i, &t, source);
         }
-        Some(t.back().0)
     }
 }
 
 /// The hash of an address and what it sends from. Both versions of IP have addresses of their own.
 #[inline]
-pub(super) fn source_hash(hasher: &impl BuildHasher, src: &Place, protocol: u8) -> u64 {
+pub(super) fn source_hash(hasher: &impl BuildHasher, src: &Place, protocol: u8) -> u32 {
     let address = u128::from_ne_bytes(src.address);
-    hasher.hash_one((address, u32::from(src.port) << 8 | u32::from(protocol)))
+    short(hasher.hash_one((address, u32::from(src.port) << 8 | u32::from(protocol))))
 }

@@ -151,6 +151,8 @@ pub(crate) struct Stage {
     pub needs: Span,
     pub index: StageIndex,
     pub lookup: Arc<Lookup>,
+    /// So many bytes of a packet its rules read, if nothing else.
+    pub reach: Option<u32>,
     /// Of its first rule among all, and of its first action.
     pub rules: u32,
     pub actions: u32,

@@ -5,6 +5,7 @@ use crate::program::code::NONE;
 use crate::program::exec::batch_exec;
 use crate::program::exec::batch_exec::Left;
 use crate::program::exec::fast_exec;
+use crate::program::exec::foretell::foretell;
 use crate::program::exec::general;
 use crate::program::exec::prefetch;
 use crate::program::exec::resume;
@@ -120,6 +121,7 @@ impl ProgramRunner {
             self.prefetch_rules(stage, rules.iter().copied());
             self.prefetch_bindings(stage, batch, &rules);
             self.prefetch_asked(stage, batch, &rules);
+            self.foretell(stage, batch, &rules);
         }
         // nothing that happens to a packet changes the bytes of another one; a handler that it calls may end the
         // program's time, and then what was found is worth nothing
@@ -140,11 +142,14 @@ impl ProgramRunner {
                 }
                 _ => packets.next(),
             };
-            let Some((p, rule, _)) = next else { break };
+            let Some((p, rule, number)) = next else { break };
             if stamped {
                 self.meet(p.anno.timestamp);
                 let as_found = self.graph.core.changes == changes && self.falsified() == falsified;
                 stage = stage.filter(|_| as_found);
+            }
+            if let Some(l) = &mut self.loaded {
+                l.state.foretold.begin(stage.map(|_| number));
             }
             let first = stage.map(|stage| First {
                 stage,
@@ -158,6 +163,7 @@ impl ProgramRunner {
             self.meet(last);
         }
         if let Some(l) = &mut self.loaded {
+            l.state.foretold.begin(None);
             l.state.regs.tables.batch = false;
             l.state.regs.tables.release();
         }
@@ -293,6 +299,26 @@ impl ProgramRunner {
     ) {
         if let Some(l) = &self.loaded {
             prefetch::prefetch_asked(&l.code, &self.graph, stage, packets, rules);
+        }
+    }
+
+    /// What the stages behind elements that are asked will say is looked up.
+    fn foretell(&mut self, stage: u32, batch: &mut [Pkt], rules: &[u32]) {
+        let Some(l) = &mut self.loaded else { return };
+        if let Some(s) = l
+            .code
+            .stages
+            .get(stage as usize)
+            .filter(|_| l.code.asks_elements)
+        {
+            foretell(
+                &l.code,
+                &mut l.state,
+                &self.graph.core,
+                s.rules,
+                batch,
+                rules,
+            );
         }
     }
 

@@ -1,11 +1,9 @@
 //! Execution: a packet goes from stage to stage until it leaves, is dropped, or the reference graph takes over.
 
 use crate::graph::core::Core;
-use crate::graph::core::Node;
 use crate::graph::limits;
 use crate::graph::reference::Graph;
 use crate::graph::topology::Edge;
-use crate::graph::trace::Entry;
 use crate::program::code::{Action, Code, End, Next, Span, Step};
 use crate::program::exec::bind_view::{as_expected, bind_packet};
 use crate::program::exec::rule_counting::{self, count};
@@ -16,7 +14,7 @@ use crate::program::path::PathEnd;
 use crate::program::rewrite::image;
 use crate::program::rewrite::image::LateAnno;
 use onefold_element::model::{BindPacket, Binding, Bound};
-use onefold_element::{ElemId, Emission, Outbox, StateStore};
+use onefold_element::{ElemId, Outbox, StateStore};
 use onefold_packet::{Packet, Pkt};
 use std::cell::Cell;
 
@@ -123,11 +121,11 @@ enum After {
 }
 
 pub(super) struct Exec<'a> {
-    code: &'a Code,
+    pub(super) code: &'a Code,
     pub(super) st: &'a mut State,
-    core: &'a mut Core,
-    out: &'a mut Outbox,
-    store: &'a mut StateStore,
+    pub(super) core: &'a mut Core,
+    pub(super) out: &'a mut Outbox,
+    pub(super) store: &'a mut StateStore,
 }
 
 impl<'a> Exec<'a> {
@@ -228,7 +226,7 @@ impl<'a> Exec<'a> {
                     };
                     self.st.counts.site(site);
                     if let Some((q, next)) = self.ask(p, to, outputs, packet_state) {
-                        self.st.regs.begin();
+                        known = self.comes_to(next, (at, packet_state.hops), &q);
                         (stage, fresh) = (next, true);
                         packet = Some(q);
                     }
@@ -405,7 +403,7 @@ impl<'a> Exec<'a> {
 
     /// Elements are told what waits to be told: before anybody may ask.
     #[inline]
-    fn tell(&mut self) {
+    pub(super) fn tell(&mut self) {
         (self.st.deferred).tell(self.code, self.core, self.out, self.store);
     }
 
@@ -532,61 +530,6 @@ impl<'a> Exec<'a> {
             }
         }
         way.get().unwrap_or(BindOutcome::Next(None))
-    }
-
-    /// Calls an element. A single packet that it emits goes on at once, with the stage that it comes to.
-    pub(super) fn ask(
-        &mut self,
-        p: Pkt,
-        to: Edge,
-        outputs: Span,
-        packet_state: PacketState,
-    ) -> Option<(Pkt, u32)> {
-        let busy = |n: &Node| n.elem.is_none();
-        if self.core.nodes.get(to.node as usize).is_none_or(busy) {
-            self.core.late.push_back((to, p, packet_state.hops));
-            return None;
-        }
-        self.tell();
-        let outputs = outputs.of(&self.code.nexts);
-        let mark = self.out.effects.len();
-        let port = to.port as usize;
-        let traced = (self.core).trace_begin(to.node, Entry::Push(port), Some(&p), self.out);
-        (self.core).with(to.node, self.out, self.store, |e, cx| e.push(port, p, cx));
-        self.core.trace_end(traced, None, mark, self.out);
-        if self.out.effects.len() == mark + 1
-            && let Some(Emission::Emit(port, _)) = self.out.effects.last()
-            && let Some(Next::Stage(s)) = outputs.get(*port).copied()
-        {
-            return match self.out.effects.pop() {
-                Some(Emission::Emit(_, q)) => Some((q, s)),
-                _ => None,
-            };
-        }
-        // the last one below the others: each goes all its way before the next
-        while self.out.effects.len() > mark {
-            let job = match self.out.effects.pop() {
-                Some(Emission::Emit(port, q)) => match outputs.get(port) {
-                    Some(Next::Stage(s)) => Job::Stage(q, *s, true, packet_state),
-                    Some(Next::Unconnected(e)) => Job::Unconnected(q, *e),
-                    None | Some(Next::Never) => match self.core.out_edge(to.node, port) {
-                        edge if edge.is_some() => Job::Reference(q, edge, packet_state.hops),
-                        _ => Job::Unconnected(q, to.node),
-                    },
-                },
-                Some(Emission::Again(port, q)) => {
-                    let back = Edge {
-                        node: to.node,
-                        port: port as u32,
-                    };
-                    Job::Reference(q, back, packet_state.hops)
-                }
-                Some(Emission::Call(c)) => Job::Call(to.node, c),
-                None => break,
-            };
-            self.st.put_off(self.code, job);
-        }
-        None
     }
 
     /// A copy for every way but one; copies and packet are equal, so the first way gets the packet itself.

@@ -8,6 +8,7 @@ use crate::program::code;
 use crate::program::code::MAX_POSITION;
 use crate::program::code::{Code, NONE, Span};
 use crate::program::error::LoadError;
+use crate::program::exec::foretell::reach;
 use crate::program::headers::registers;
 use crate::program::headers::registers::{Bits, Source};
 use crate::program::lookup::Lookup;
@@ -473,6 +474,7 @@ impl Loader<'_> {
         let index = self.builder.stage(&rules);
         let weights = s.rules.iter().map(|r| weight(s, r)).collect();
         let made = StageRules::new(&rules, weights, &self.code.sources);
+        let reach = reach(&rules, &self.code.sources);
         drop(rules);
         let dims: Vec<Dim> = (made.fields.iter())
             .map(|f| self.dims[usize::from(f.reg)])
@@ -489,6 +491,7 @@ impl Loader<'_> {
             needs,
             index,
             lookup: Arc::new(lookup),
+            reach,
             rules: first_rule as u32,
             actions: first_action as u32,
         });
