@@ -298,8 +298,8 @@ pub trait Element: ElementClone + Send + 'static {
         false
     }
 
-    /// Does [`Element::push`] never change a packet, and emit each that it does not drop at once, as it came? Then it only
-    /// says which way packets go.
+    /// Does [`Element::push`] never change a packet, and emit each that it does not drop at once, as it came? Then it
+    /// only says which way packets go.
     fn only_tells(&self) -> bool {
         false
     }

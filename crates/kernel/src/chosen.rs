@@ -247,8 +247,8 @@ impl Chosen {
         if before == Some(replies) {
             return Learnt::Nothing;
         }
-        // what leaves as it came, with ports that are another one's, is of no connection (invalid), as is a segment with
-        // which none begins
+        // what leaves as it came, with ports that are another one's, is of no connection (invalid), as is a segment
+        // with which none begins
         let as_it_came = *ours == orig && t.ends == arrives;
         if as_it_came && (self.are_anothers(&orig, &replies) || !may_begin(&f)) {
             return Learnt::Nothing;

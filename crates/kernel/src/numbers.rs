@@ -2,7 +2,8 @@
 //!
 //! A reset ends an established connection if its number is what the other side has acknowledged, or the end of the
 //! segment before it. The kernel takes acknowledgements and ends for what they say where they are in its window
-//! (nf_conntrack_proto_tcp.c, `tcp_in_window`), even if it is told to be liberal; Onefold holds nothing against windows.
+//! (nf_conntrack_proto_tcp.c, `tcp_in_window`), even if it is told to be liberal; Onefold holds nothing against
+//! windows.
 //! So where numbers are not in step, a reset may end a connection on one side alone, and nobody sees it at once.
 
 use crate::ends::{Ends, Place, read};

@@ -55,7 +55,7 @@ fn unless_header(exit: Exit) -> [Case; 2] {
 }
 
 /// Next headers that are extension headers, behind which the upper-layer header stands.
-fn extensions() -> ValueSet {
+pub(crate) fn extensions() -> ValueSet {
     ValueSet::from_intervals(EXTENSION_HEADERS.map(|n| (n.into(), n.into())))
 }
 

@@ -109,8 +109,8 @@ pub(super) struct ConnKey {
     /// As the bytes of an address stand in memory; an IPv4 address is the first four bytes, and the rest is zero.
     a: [u64; 2],
     b: [u64; 2],
-    /// Ports of TCP, UDP and SCTP; of ICMP the identifier at `a`, and type and code of the request at `b`; else zero: two
-    /// bytes each. Then the protocol, one if it is IPv6, and two bytes that are zero.
+    /// Ports of TCP, UDP and SCTP; of ICMP the identifier at `a`, and type and code of the request at `b`; else zero:
+    /// two bytes each. Then the protocol, one if it is IPv6, and two bytes that are zero.
     rest: u64,
 }
 

@@ -311,14 +311,10 @@ impl ProgramRunner {
             .get(stage as usize)
             .filter(|_| l.code.asks_elements)
         {
-            foretell(
-                &l.code,
-                &mut l.state,
-                &self.graph.core,
-                s.rules,
-                batch,
-                rules,
-            );
+            let st = &mut l.state;
+            let tools = (&mut st.regs, &mut st.scratch);
+            let program = (&*l.code, &self.graph.core);
+            foretell(program, &mut st.foretold, tools, batch, (s.rules, rules));
         }
     }
 

@@ -8,7 +8,8 @@ view! {
 }
 
 /// Extension headers, by number: hop-by-hop, routing, fragment, authentication, destination options. Mobility, HIP and
-/// shim6 have one of their own, too, but nothing follows them: they are upper layers here, as in Linux (`ipv6_ext_hdr`).
+/// shim6 have one of their own, too, but nothing follows them: they are upper layers here, as in Linux
+/// (`ipv6_ext_hdr`).
 pub const EXTENSION_HEADERS: [u8; 5] = [0, 43, 44, 51, 60];
 
 /// Most extension headers that [`Header::upper_layer`] follows.

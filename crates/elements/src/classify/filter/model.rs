@@ -20,7 +20,6 @@ use onefold_element::model::build::{CUT_OFF, Cases, FRAGMENT};
 use onefold_element::model::{
     Base, Case, Cond, Exit, FieldRef, Model, Read, ValueSet, bits, bytes, field, max_of,
 };
-use onefold_packet::wire::ipv6::EXTENSION_HEADERS;
 use std::collections::BTreeMap;
 
 mod cut;
@@ -547,9 +546,8 @@ pub fn model(rules: &[Rule], six: bool, reasons: &Reasons) -> Model {
         if needs.net > fixed {
             c = c.punt(short(needs.net), "network header cut off");
         }
-        let extensions = EXTENSION_HEADERS.map(|n| (n.into(), n.into()));
         c = c.punt(
-            Cond::In(at.protocol(), ValueSet::from_intervals(extensions)),
+            Cond::In(at.protocol(), crate::ip6::extensions()),
             "IPv6 extension headers",
         );
     } else {

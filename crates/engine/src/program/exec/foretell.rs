@@ -9,8 +9,7 @@
 
 use crate::graph::core::Core;
 use crate::program::code::{Code, End, NONE};
-use crate::program::exec::state::State;
-use crate::program::headers::registers::Source;
+use crate::program::headers::registers::{Regs, Source};
 use crate::program::lookup;
 use crate::program::lookup::columns::Scratch;
 use crate::program::lookup::tree::{Condition, NO_RULE};
@@ -81,16 +80,14 @@ pub(crate) fn reach(rules: &[Vec<Condition>], sources: &[Source]) -> Option<u32>
     u32::try_from(most).ok()
 }
 
-/// Packets are about to go through the program with these rules of a stage.
+/// Packets are about to go through the program with these rules of a stage, whose first one among all is `first_rule`.
 pub(crate) fn foretell(
-    code: &Code,
-    st: &mut State,
-    core: &Core,
-    first_rule: u32,
+    (code, core): (&Code, &Core),
+    f: &mut Foretold,
+    (regs, scratch): (&mut Regs, &mut Option<Box<Scratch>>),
     batch: &mut [Pkt],
-    rules: &[u32],
+    (first_rule, rules): (u32, &[u32]),
 ) {
-    let mut f = std::mem::take(&mut st.foretold);
     f.rules.clear();
     f.places.clear();
     let (rule, stage) = f.likely;
@@ -108,8 +105,7 @@ pub(crate) fn foretell(
         if f.places.len() >= LEAST {
             let some = f.places.iter().filter_map(|i| batch.get(*i as usize));
             let some: Vec<&Packet> = some.map(|p| &**p).collect();
-            let scratch = st.scratch.get_or_insert_with(|| Box::new(Scratch::new()));
-            let regs = &mut st.regs;
+            let scratch = scratch.get_or_insert_with(|| Box::new(Scratch::new()));
             lookup::first_rules(code.lookup_of(s), regs, scratch, &some, &mut f.found);
             f.rules.resize(batch.len(), NO_RULE);
             for (i, found) in f.places.iter().zip(&f.found) {
@@ -125,7 +121,6 @@ pub(crate) fn foretell(
             }
         }
     }
-    st.foretold = f;
 }
 
 /// How far the beginning of packets moves that this rule has an element asked about, if nothing else happens to their

@@ -4,13 +4,10 @@ mod cycles;
 pub(crate) mod decisions;
 
 use crate::graph::topology::{Edge, Topology};
-use crate::program::code;
-use crate::program::code::MAX_POSITION;
-use crate::program::code::{Code, NONE, Span};
+use crate::program::code::{self, Code, MAX_POSITION, NONE, Span};
 use crate::program::error::LoadError;
 use crate::program::exec::foretell::reach;
-use crate::program::headers::registers;
-use crate::program::headers::registers::{Bits, Source};
+use crate::program::headers::registers::{self, Bits, Source};
 use crate::program::lookup::Lookup;
 use crate::program::lookup::rules::StageRules;
 use crate::program::lookup::tree::{Builder, Condition};
