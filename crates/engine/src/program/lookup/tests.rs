@@ -2,9 +2,7 @@
 
 use super::*;
 use crate::graph::topology::Edge;
-use crate::program::code;
-use crate::program::code::Code;
-use crate::program::code::Span;
+use crate::program::code::{self, Code, Span};
 use crate::program::headers::registers::{Bits, Source, write_bits};
 use crate::program::headers::rows;
 use crate::program::lookup::tree::{Builder, Condition};
@@ -140,6 +138,7 @@ fn weighed(rules: &[Vec<Condition>], structures: Structures, weight: fn(usize) -
         },
         index,
         lookup: Arc::new(Lookup::new(0, made, of, using)),
+        reach: None,
         rules: 0,
         actions: 0,
     };
