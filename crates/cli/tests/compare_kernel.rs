@@ -254,7 +254,7 @@ fn connections() {
         firewall(&dir, &format!("{name}.yaml"), &json, &json);
     }
     for chain in ["iptables.yaml", "states.yaml", "status.yaml"] {
-        let v = compare(&dir, 0, &[chain, "--packets", "4000"]);
+        let v = compare(&dir, 0, &[chain, "--packets", "6000"]);
         assert_eq!(v["differences"], 0, "{chain}: {v}");
         assert!(v["compared"].as_u64() > Some(2000), "{chain}: {v}");
         assert!(v["with_output"].as_u64() > Some(500), "{chain}: {v}");

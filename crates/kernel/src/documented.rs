@@ -62,9 +62,9 @@ known! {
     CUT: "transport headers that are cut short, at rules of iptables",
         "iptables drops such a packet, and a TCP fragment that begins within the header (RFC 1858), at the first rule \
          that looks into its ports, flags or type; for Onefold, as for nftables, the rule does not match";
-    LATER: "later fragments of TCP and UDP, at rules of iptables",
-        "iptables-nft makes such a rule one of nftables, which may read a port where a later fragment has other bytes; \
-         for Onefold, as for iptables of old, such a packet has none, and the rule does not match";
+    LATER: "later fragments of TCP and UDP, at a firewall",
+        "nftables, of which iptables-nft makes its rules, may read a port where a later fragment has other bytes; for \
+         Onefold, as for iptables of old, such a packet has none, and the rule does not match";
     FRAGMENT: "fragments, at a firewall whose rules ask about connections",
         "the kernel puts them together before anything else; for Onefold they are of no connection (invalid)";
     OTHERS: "SCTP, DCCP, UDP-Lite and GRE, at a firewall whose rules ask about connections",
@@ -172,7 +172,7 @@ fn uncounted(s: &Sent<'_>, v6: bool) -> Option<Known> {
     if s.iptables && is_cut(s.frame) {
         return Some(CUT);
     }
-    if s.iptables && is_later(s.frame) {
+    if s.firewalls && is_later(s.frame) {
         return Some(LATER);
     }
     if s.passes && ip.get(if v6 { 7 } else { 8 }) == Some(&0) {
@@ -246,7 +246,7 @@ pub(crate) fn excuse(
     if s.iptables && theirs.is_empty() && !ours.is_empty() && is_cut(s.frame) {
         return Some(CUT);
     }
-    if s.iptables && theirs.is_empty() != ours.is_empty() && is_later(s.frame) {
+    if s.firewalls && theirs.is_empty() != ours.is_empty() && is_later(s.frame) {
         return Some(LATER);
     }
     if s.asks_assured && v.proto == 17 {

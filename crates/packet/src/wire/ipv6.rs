@@ -170,4 +170,19 @@ mod tests {
         b[41] = 200;
         assert_eq!(Header::parse(&b[..]).unwrap().upper_layer(), None);
     }
+
+    /// Mobility, HIP, shim6 and no next header: there may be nothing behind the fixed header.
+    #[test]
+    fn what_nothing_follows_is_an_upper_layer() {
+        let mut b = [0u8; 40];
+        for protocol in [59, 135, 139, 140] {
+            b[6] = protocol;
+            let h = Header::parse(&b[..]).unwrap();
+            assert_eq!(h.upper_layer(), Some((protocol, 40, false)));
+        }
+        for protocol in EXTENSION_HEADERS {
+            b[6] = protocol;
+            assert_eq!(Header::parse(&b[..]).unwrap().upper_layer(), None);
+        }
+    }
 }

@@ -144,3 +144,58 @@ fn whole(code: &Code, rule: usize, p: &Packet, least: u32) -> bool {
     let m = code.images.get(image as usize);
     p.len() >= least as usize && m.is_some_and(|m| m.end(p) >= i64::from(least))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::headers::registers::Bits;
+    use onefold_element::model::ValueSet;
+
+    #[test]
+    fn what_is_foretold_is_told_once_and_for_its_stage() {
+        let mut f = Foretold {
+            stage: 3,
+            rules: vec![5, NO_RULE],
+            ..Foretold::default()
+        };
+        f.begin(Some(0));
+        assert_eq!((f.learn((9, 1), 3), f.learn((9, 1), 3)), (Some(5), None));
+        f.begin(Some(0));
+        assert_eq!(f.learn((9, 1), 4), None);
+        assert_eq!(f.likely, (9, 4));
+        // nothing is known of the second packet, of a third one, and of one that is in no batch
+        for number in [Some(1), Some(2), None] {
+            f.begin(number);
+            assert_eq!(f.learn((9, 1), 3), None, "{number:?}");
+        }
+        // behind the first stage it may be another packet
+        f.begin(Some(0));
+        assert_eq!(f.learn((8, 2), 3), None);
+        assert_eq!(f.likely, (9, 3));
+    }
+
+    #[test]
+    fn stages_that_read_more_than_bits_are_not_foretold() {
+        let sources = [
+            Source::Slot,
+            Source::Bits(Bits::new(72, 8)),
+            Source::Bits(Bits::new(160, 16)),
+            Source::Len,
+            Source::Bits(Bits::new(-16, 16)),
+        ];
+        let on = |reg| Condition {
+            reg,
+            bits: 16,
+            set: ValueSet::one(6),
+            lazy: false,
+        };
+        assert_eq!(
+            reach(&[vec![on(1)], vec![on(2), on(1)]], &sources),
+            Some(22)
+        );
+        assert_eq!(reach(&[vec![on(4)]], &sources), Some(0));
+        for other in [0, 3, 9] {
+            assert_eq!(reach(&[vec![on(1)], vec![on(other)]], &sources), None);
+        }
+    }
+}
