@@ -2,7 +2,8 @@
 //!
 //! `ConnDstNat(TABLE, RANGE_1, ..., RANGE_n)` stands between ConnTrack and the rules (PREROUTING),
 //! `ConnSrcNat(TABLE, RANGE_1, ..., RANGE_n)` between the rules and ConnConfirm (POSTROUTING). Both stand on the way of
-//! all packets, in both directions, one behind the other. At input 0 come packets that no rule of table nat has been
+//! all packets, in both directions, one behind the other; only first packets of TCP and UDP that no range is for may go
+//! past ConnDstNat, which leaves them as they are. At input 0 come packets that no rule of table nat has been
 //! asked about, or none takes: those of known connections become what their connection says, the first one of a
 //! connection keeps its ends if its replies are nobody else's, and gets another source port else. At input `k` come
 //! first packets that RANGE_k says of what they are to become:
