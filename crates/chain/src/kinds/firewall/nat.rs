@@ -1,9 +1,10 @@
 //! Rulesets that translate addresses: the elements of one way, in the order of netfilter's hooks.
 //!
 //! Packets are tracked; first packets are asked about by the rules of nat PREROUTING, and all get the destination that
-//! their connection says (ConnDstNat), but first packets that keep theirs where there are no such rules. Who is then for the host itself leaves the way ([`super::local`]). Then come the
-//! rules of filter FORWARD, a list for each group of connections as
-//! without translation; then those of nat POSTROUTING for first packets, the source (ConnSrcNat), and ConnConfirm.
+//! their connection says (ConnDstNat), but first packets that keep theirs where there are no such rules. Who is then
+//! for the host itself leaves the way ([`super::local`]). Then come the rules of filter FORWARD, a list for each group
+//! of connections as without translation; then those of nat POSTROUTING for first packets, the source (ConnSrcNat), and
+//! ConnConfirm.
 
 use super::lists::{Lists, Passage};
 use super::sections::{Begin, Exits, LineList};
