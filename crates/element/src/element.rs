@@ -12,10 +12,10 @@ use crate::model::{BindPacket, Binding, Bound, Case, Model, ModelCx};
 use crate::names::NameDb;
 use crate::rule_counts::RuleCounters;
 use crate::spec::GraphSpec;
-use crate::{ElemId, Port};
+use crate::{DropReason, ElemId, Port};
 use crate::{StateStore, Takes};
 use onefold_nat::{Binder, LastingBinding, PrefetchPacket};
-use onefold_packet::{Pkt, Timestamp};
+use onefold_packet::{Packet, Pkt, Timestamp};
 use std::any::Any;
 
 /// What is known while an element is configured.
@@ -302,6 +302,18 @@ pub trait Element: ElementClone + Send + 'static {
     /// only says which way packets go.
     fn only_tells(&self) -> bool {
         false
+    }
+
+    /// Of an element that [only tells](Element::only_tells), and asks nobody but the state that it uses: what
+    /// [`Element::push`] would do with a packet, which leaves at an output, or is dropped for a reason. `None`: nothing
+    /// has happened, and it is to be pushed.
+    fn tell(
+        &mut self,
+        port: Port,
+        p: &Packet,
+        cx: &mut Cx<'_>,
+    ) -> Option<Result<Port, DropReason>> {
+        None
     }
 
     /// Packets of flows with these hints will be inspected soon: their memory may be asked for.

@@ -140,6 +140,55 @@ fn ends_of_connections_that_gave_way_are_given_to_others() {
     }
 }
 
+/// A ConnSrcNat that confirms is ConnSrcNat and ConnConfirm: whatever comes, the same packets leave, also where the
+/// table is full, no port is free, or a packet is another one than it says.
+#[test]
+fn a_new_source_and_its_connection_in_one() {
+    let one = CHAIN
+        .replace("random);", "random, CONFIRM true);")
+        .replace("src -> ConnConfirm(connections)", "src");
+    let (mut full, mut translated) = (0, 0);
+    for (hosts, lively, damaged, seed) in [(6, 2, 0, 61), (14, 20, 3, 62), (40, 10, 20, 63)] {
+        let mut both = [CHAIN, &one].map(Levels::new);
+        let mix = Mix {
+            hosts,
+            lively,
+            damaged,
+            icmp: 2,
+        };
+        let mut r = Rng(seed);
+        let mut replies: Vec<Vec<u8>> = Vec::new();
+        for round in 0..120 {
+            let ns = r.of(&[0, 0, 1_000_000, 900_000_000, 2_100_000_000]);
+            let back = r.one_in(3) && !replies.is_empty();
+            let n = r.below(100) as usize + 1;
+            let some: Vec<_> = (0..n)
+                .map(|_| match back && !r.one_in(8) {
+                    true => replies[r.below(replies.len() as u64) as usize].clone(),
+                    false => packet(&mut r, mix, back),
+                })
+                .collect();
+            let device = if back { "other" } else { "in" };
+            let [left, right] = both.each_mut().map(|l| l.batch(device, &some, ns));
+            assert!(left == right, "round {round} of seed {seed}");
+            full += usize::from(left.len() < some.len() / 2);
+            let news = left.into_iter().filter(|(_, f)| !back && f.len() >= 38);
+            for (_, f) in news.filter(|(_, f)| f[26..29] == [192, 0, 2]) {
+                translated += 1;
+                match replies.len() < 60 {
+                    true => replies.push(answer(f)),
+                    false => replies[r.below(60) as usize] = answer(f),
+                }
+            }
+        }
+        for mut l in both {
+            l.compare();
+            assert_eq!(l.batches.stats().refused, 0, "{:?}", l.batches.causes());
+        }
+    }
+    assert!(translated > 1000 && full > 10, "{translated} {full}");
+}
+
 /// A UDP checksum that comes to zero is written as all ones (RFC 768): of a first packet, of one without an entry, and
 /// of packets under a lease.
 #[test]

@@ -4,7 +4,7 @@
 
 use crate::canon::{Form, Way, ends, form};
 use onefold_packet::checksum;
-use onefold_packet::wire::udp;
+use onefold_packet::wire::{ipv6, udp};
 use onefold_verify::frame::view;
 use std::net::IpAddr;
 
@@ -65,6 +65,9 @@ known! {
     LATER: "later fragments of TCP and UDP, at a firewall",
         "nftables, of which iptables-nft makes its rules, may read a port where a later fragment has other bytes; for \
          Onefold, as for iptables of old, such a packet has none, and the rule does not match";
+    CUT_EXTENSION: "IPv6 extension headers that are cut off, at a firewall whose rules ask about connections",
+        "the kernel passes such a packet on by its addresses, as one of no connection; Onefold drops it, as there is \
+         no header that can be followed";
     FRAGMENT: "fragments, at a firewall whose rules ask about connections",
         "the kernel puts them together before anything else; for Onefold they are of no connection (invalid)";
     OTHERS: "SCTP, DCCP, UDP-Lite and GRE, at a firewall whose rules ask about connections",
@@ -94,6 +97,9 @@ known! {
          kernel an acknowledgement counts if it is in its window, for Onefold each one does";
     UNKNOWN_ICMP: "ICMP errors about ICMP messages of types that nobody knows",
         "the kernel takes such a message for an error, which no error is sent about; Onefold's router tells";
+    SHORT_ICMP: "ICMP errors about ICMP messages over IPv4 of less than four bytes",
+        "the kernel sends one if the message has a type; for Onefold's router, as for Click's, a message without type, \
+         code and checksum may be an error, which no error is sent about";
     IGMP: "IGMP for the router itself",
         "a kernel has IGMP, and says nothing; Onefold's router says that it has no such protocol";
     CODED: "pings with a code, for the router itself",
@@ -249,6 +255,15 @@ pub(crate) fn excuse(
     if s.firewalls && theirs.is_empty() != ours.is_empty() && is_later(s.frame) {
         return Some(LATER);
     }
+    let no_upper = |h: ipv6::Header<&[u8]>| h.version() == 6 && h.upper().is_none();
+    if s.tracks
+        && s.firewalls
+        && ours.is_empty()
+        && !theirs.is_empty()
+        && ipv6::Header::parse(ip).is_some_and(no_upper)
+    {
+        return Some(CUT_EXTENSION);
+    }
     if s.asks_assured && v.proto == 17 {
         return Some(STREAM);
     }
@@ -299,6 +314,10 @@ fn at_router(s: &Sent<'_>, ours: &[&(usize, Form)], theirs: &[&(usize, Form)]) -
     let errors = ours.iter().all(|f| matches!(f.1, Form::Error(_)));
     if theirs.is_empty() && errors && is_unanswered(s.frame) && !is_error(s.frame) {
         return Some(UNKNOWN_ICMP);
+    }
+    let their_errors = theirs.iter().all(|f| matches!(f.1, Form::Error(_)));
+    if ours.is_empty() && !theirs.is_empty() && their_errors && is_short_icmp(ip) {
+        return Some(SHORT_ICMP);
     }
     let reset = |f: &&(usize, Form)| matches!(f.1, Form::Reset(_));
     if proto == 6 && ours.is_empty() && !theirs.is_empty() && theirs.iter().all(reset) {
@@ -428,6 +447,15 @@ pub(crate) fn is_unanswered(frame: &[u8]) -> bool {
     icmp_type(frame).is_some_and(|kind| !matches!(kind, 0 | 8 | 13..=18))
 }
 
+/// Is it ICMP over IPv4 without a whole word, as its header says?
+fn is_short_icmp(ip: &[u8]) -> bool {
+    let Some([first, _, l0, l1, _, _, _, _, _, 1]) = ip.first_chunk::<10>() else {
+        return false;
+    };
+    let header = usize::from(first & 15) * 4;
+    first >> 4 == 4 && usize::from(u16::from_be_bytes([*l0, *l1])) < header + 4
+}
+
 /// Is it an ICMP error over IPv4?
 fn is_error(frame: &[u8]) -> bool {
     icmp_type(frame).is_some_and(|kind| matches!(kind, 3..=5 | 11 | 12))
@@ -526,72 +554,4 @@ fn martian(src: &[u8], dst: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lengths_and_checksums_of_udp() {
-        let mut f = [0u8; 62];
-        f[12..14].copy_from_slice(&[0x86, 0xdd]);
-        f[14..22].copy_from_slice(&[0x60, 0, 0, 0, 0, 8, 17, 64]);
-        (f[37], f[53]) = (11, 1);
-        f[54..62].copy_from_slice(&[0, 1, 0, 2, 0, 8, 0, 0]);
-        assert!(!udp_is_right(&f), "no checksum");
-        let sum = 11 + 1 + 17 + 8 + 1 + 2 + 8;
-        f[60..62].copy_from_slice(&(!(sum as u16)).to_be_bytes());
-        assert!(udp_is_right(&f));
-        f[59] = 9;
-        assert!(!udp_is_right(&f), "longer than it is");
-        f[59] = 8;
-        f[55] = 3;
-        assert!(!udp_is_right(&f), "another port");
-    }
-
-    #[test]
-    fn answers_with_a_code() {
-        let mut a = vec![0u8; 14];
-        a[12..14].copy_from_slice(&[8, 0]);
-        a.extend([
-            0x45, 0, 0, 28, 0, 0, 0, 0, 64, 1, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
-        ]);
-        a.extend([0, 0, 0xff, 0xf7, 0, 7, 0, 1]);
-        let mut b = a.clone();
-        (b[35], b[36], b[37]) = (0xff, 0xfe, 0xf8);
-        assert!(same_but_code(&a, &b));
-        b[39] = 8;
-        assert!(!same_but_code(&a, &b));
-        assert!(!same_but_code(&[], &[]));
-    }
-
-    #[test]
-    fn what_no_router_answers() {
-        let icmp = |kind| {
-            crate::ends::tests::frame(
-                [10, 0, 0, 1],
-                [10, 0, 0, 2],
-                1,
-                &[kind, 0, 0, 0, 0, 0, 0, 0],
-            )
-        };
-        for (kind, is) in [
-            (0, false),
-            (8, false),
-            (17, false),
-            (3, true),
-            (11, true),
-            (104, true),
-        ] {
-            assert_eq!(is_unanswered(&icmp(kind)), is, "{kind}");
-            assert_eq!(is_error(&icmp(kind)), is && kind < 13, "{kind}");
-        }
-        let udp = crate::ends::tests::udp([10, 0, 0, 1], 0x0300, [10, 0, 0, 2], 4);
-        assert!(!is_unanswered(&udp));
-    }
-
-    #[test]
-    fn what_has_no_way() {
-        let error = |t, c| Form::Error(vec![10, 0, 0, 1, t, c]);
-        assert!(no_way(&error(3, 0)) && no_way(&error(3, 1)) && no_way(&error(3, 13)));
-        assert!(!no_way(&error(3, 3)) && !no_way(&error(11, 0)));
-    }
-}
+mod tests;

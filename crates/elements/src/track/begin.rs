@@ -94,6 +94,15 @@ impl ConnTable {
         Some(self.begin((key, flipped), ends, &begins, now))
     }
 
+    /// The packet in hand has passed the rules, with the ends that have been decided: if it is a first one, its
+    /// connection is in the table from now on.
+    pub fn begin_in_hand(&mut self, now: u64) -> Option<Confirmed> {
+        let arrived = self.in_hand.first?;
+        let begins = self.in_hand.begins()?;
+        let ends = self.in_hand.leave_first()?;
+        Some(self.begin((&arrived.0, arrived.1), Some(ends), &begins, now))
+    }
+
     /// A connection begins: of packets with this key, or between these ends.
     fn begin(
         &mut self,

@@ -131,13 +131,14 @@ fn bind(side: Side, port: Port) -> Bind {
     }
 }
 
+#[inline]
 fn place(address: u32, port: u16) -> Place {
-    let mut to = [0; 16];
-    to[..4].copy_from_slice(&address.to_be_bytes());
-    Place { address: to, port }
+    let address = u128::from(address.swap_bytes()).to_le_bytes();
+    Place { address, port }
 }
 
 /// The ends of a packet.
+#[inline]
 pub(super) fn ends(p: &BindPacket) -> Ends {
     let [s0, s1, d0, d1, ..] = p.head;
     Ends {
@@ -186,6 +187,7 @@ impl ConnTable {
     }
 }
 
+#[inline]
 fn address(p: &Place) -> u32 {
     u32::from_be_bytes([p.address[0], p.address[1], p.address[2], p.address[3]])
 }
@@ -220,10 +222,12 @@ pub(super) fn rewrite(b: &mut Binding, side: Side, r: &Rewrite) {
 }
 
 /// What is to be added to a checksum's complement where a word has changed (RFC 1624, equation 3).
+#[inline]
 fn difference(old: u16, new: u16) -> u64 {
     u64::from(!old) + u64::from(new)
 }
 
+#[inline]
 fn differences(old: u32, new: u32) -> u64 {
     let half = |v: u32| [(v >> 16) as u16, v as u16];
     let ([a, b], [c, d]) = (half(old), half(new));
@@ -231,6 +235,7 @@ fn differences(old: u32, new: u32) -> u64 {
 }
 
 /// Would the packet's UDP checksum come to zero?
+#[inline]
 pub(super) fn comes_to_zero(p: &BindPacket, b: &Binding) -> bool {
     let check = u16::from_be_bytes([p.head[6], p.head[7]]);
     let sum = u64::from(!check) + u64::from(b.transport_sum);

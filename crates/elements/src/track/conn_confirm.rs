@@ -14,7 +14,7 @@ use super::table_user::{NO_TABLE, TRACKING, finish, uses_table};
 use onefold_element::args::{AnyArg, Args};
 use onefold_element::model::{BindPacket, Binding, Bound, Model, ModelCx};
 use onefold_element::{ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, StateId};
-use onefold_packet::Pkt;
+use onefold_packet::{Packet, Pkt};
 
 const FULL: &str = "connection table full";
 const CLASHES: &str = "no end is free: the replies would be another connection's";
@@ -73,11 +73,10 @@ impl Element for ConnConfirm {
         let Some(confirmed) = t.and_then(|t| t.confirm_in_hand((&key, flipped), now)) else {
             return Bound::Punt("another packet is in hand");
         };
-        tell(confirmed, cx);
-        match confirmed {
-            Confirmed::Passes | Confirmed::Entered => Bound::To(b),
-            Confirmed::Full => Bound::Drop(FULL),
-            Confirmed::Clashes => Bound::Drop(CLASHES),
+        cx.decide(None, || text(confirmed).to_string());
+        match refusal(confirmed) {
+            Some(why) => Bound::Drop(why),
+            None => Bound::To(b),
         }
     }
 
@@ -87,33 +86,43 @@ impl Element for ConnConfirm {
             cx.emit(0, p);
             return;
         };
-        // most are the packet in hand, which the tracker has read
-        let ahead = p.network().filter(|n| !is_fragment(n)).and_then(key_ahead);
-        let in_hand = ahead.and_then(|(key, flipped)| t.confirm_in_hand((&key, flipped), now));
-        let confirmed = in_hand.unwrap_or_else(|| {
-            let seen = t.read_again(&p);
-            t.confirm(&seen, now)
-        });
-        tell(confirmed, cx);
-        match confirmed {
-            Confirmed::Passes | Confirmed::Entered => cx.emit(0, p),
-            Confirmed::Full => cx.drop(p, FULL),
-            Confirmed::Clashes => cx.drop(p, CLASHES),
+        let confirmed = confirm(t, &p, now);
+        cx.decide(None, || text(confirmed).to_string());
+        match refusal(confirmed) {
+            Some(why) => cx.drop(p, why),
+            None => cx.emit(0, p),
         }
     }
 
     uses_table!(table);
 }
 
-/// Says what becomes of a packet.
-fn tell(confirmed: Confirmed, cx: &mut Cx<'_>) {
-    cx.decide(None, || {
-        let text = match confirmed {
-            Confirmed::Passes => "no connection begins",
-            Confirmed::Entered => "a connection begins",
-            Confirmed::Full => FULL,
-            Confirmed::Clashes => CLASHES,
-        };
-        text.to_string()
-    });
+/// A packet has passed the rules.
+pub(super) fn confirm(t: &mut ConnTable, p: &Packet, now: u64) -> Confirmed {
+    // most are the packet in hand, which the tracker has read
+    let ahead = p.network().filter(|n| !is_fragment(n)).and_then(key_ahead);
+    let in_hand = ahead.and_then(|(key, flipped)| t.confirm_in_hand((&key, flipped), now));
+    in_hand.unwrap_or_else(|| {
+        let seen = t.read_again(p);
+        t.confirm(&seen, now)
+    })
+}
+
+/// Why a packet is dropped, if it is.
+pub(super) fn refusal(confirmed: Confirmed) -> Option<&'static str> {
+    match confirmed {
+        Confirmed::Passes | Confirmed::Entered => None,
+        Confirmed::Full => Some(FULL),
+        Confirmed::Clashes => Some(CLASHES),
+    }
+}
+
+/// What becomes of a packet.
+pub(super) fn text(confirmed: Confirmed) -> &'static str {
+    match confirmed {
+        Confirmed::Passes => "no connection begins",
+        Confirmed::Entered => "a connection begins",
+        Confirmed::Full => FULL,
+        Confirmed::Clashes => CLASHES,
+    }
 }

@@ -15,6 +15,9 @@
 //! - then `random` (or `random-fully`): any port, whatever the packet has; `persistent`: the source alone decides which
 //!   address.
 //!
+//! `CONFIRM true` of a ConnSrcNat, for first packets alone: it is ConnConfirm, too, so that who begins a connection is
+//! bound once. Other packets are confirmed as well, but not by a binding.
+//!
 //! In the place of a range of ConnDstNat the name of a [ConnBalancer](super::conn_balancer) may stand, which then
 //! chooses one of its servers.
 //!
@@ -28,8 +31,10 @@
 //! Source: Linux, net/netfilter/nf_nat_core.c; what is not the same is listed at [`super::choose`].
 
 use super::apply::{quotes_enough, redirects, write};
+use super::begin::Confirmed;
 use super::bind;
 use super::conn_balancer;
+use super::conn_confirm::{self, confirm};
 use super::headers::is_fragment;
 use super::key::Ends;
 use super::range::{Range, Side};
@@ -64,7 +69,7 @@ pub const CONN_SRC_NAT: ElementClass = ElementClass {
     processing: "h/h",
     flow: "x/x",
     effect: Effect::PerFlow,
-    usage: "TABLE, RANGE_1, ..., RANGE_n",
+    usage: "TABLE, RANGE_1, ..., RANGE_n, [keyword CONFIRM]",
     summary: "translates the sources of connections, behind the rules",
     new: || ConnNat::boxed(Side::Src),
 };
@@ -94,6 +99,8 @@ struct ConnNat {
     side: Side,
     table: StateId,
     goals: Vec<Goal>,
+    /// Connections are entered here.
+    confirms: bool,
 }
 
 impl ConnNat {
@@ -102,6 +109,7 @@ impl ConnNat {
             side,
             table: NO_TABLE,
             goals: Vec::new(),
+            confirms: false,
         })
     }
 
@@ -167,6 +175,12 @@ impl ConnNat {
             }
         });
         let ends = bind::ends(p);
+        let in_hand = |t: &ConnTable| t.in_hand.begins_a_connection();
+        let begins =
+            planned.is_some_and(|r| r.from == ends) && store.get(self.table).is_some_and(in_hand);
+        if self.confirms && !begins {
+            return Bound::Punt("another packet is in hand");
+        }
         let mut b = bind::unchanged(port, p);
         let written = planned.filter(|r| r.from != r.to && r.from == ends);
         if let Some(r) = written.as_ref().filter(|r| !r.error) {
@@ -178,11 +192,18 @@ impl ConnNat {
         if !may(&b) {
             return Bound::Punt("a binding of no known kind");
         }
+        let mut confirmed = None;
         if let Some(t) = store.get_mut::<ConnTable>(self.table) {
             t.done_in_hand(self.side);
+            if self.confirms {
+                confirmed = t.begin_in_hand(now);
+            }
         }
-        tell(argument, written.as_ref(), cx);
-        Bound::To(b)
+        tell(argument, written.as_ref(), confirmed, cx);
+        match confirmed.and_then(conn_confirm::refusal) {
+            Some(why) => Bound::Drop(why),
+            None => Bound::To(b),
+        }
     }
 
     /// Why an ICMP error about a translated connection is dropped, as by `nf_nat_icmp_reply_translation`.
@@ -208,6 +229,10 @@ impl Element for ConnNat {
         cx: &mut ConfigCx<'_>,
     ) -> Result<(), ConfigErrors> {
         let name: Option<AnyArg> = args.mandatory("TABLE");
+        self.confirms = match self.side {
+            Side::Src => args.keyword("CONFIRM").unwrap_or(false),
+            Side::Dst => false,
+        };
         let rest = args.rest();
         let mut errors = Vec::new();
         self.goals.clear();
@@ -293,8 +318,18 @@ impl Element for ConnNat {
         if self.side == Side::Dst {
             note_destination(&mut p);
         }
-        tell(argument, rewrite.as_ref().filter(|_| written), cx);
-        cx.emit(0, p);
+        let table = (cx.store.get_mut::<ConnTable>(self.table)).filter(|_| self.confirms);
+        let confirmed = table.map(|t| confirm(t, &p, now));
+        tell(
+            argument,
+            rewrite.as_ref().filter(|_| written),
+            confirmed,
+            cx,
+        );
+        match confirmed.and_then(conn_confirm::refusal) {
+            Some(why) => cx.drop(p, why),
+            None => cx.emit(0, p),
+        }
     }
 
     uses_table!(table);
@@ -315,15 +350,26 @@ fn flow(e: &Ends) -> BalancedFlow {
 }
 
 /// Says what becomes of a packet.
-fn tell(argument: Option<usize>, rewrite: Option<&Rewrite>, cx: &mut Cx<'_>) {
-    cx.decide(argument, || match rewrite {
-        None => "stays as it is".to_string(),
-        Some(r) => {
-            let (key, flipped) = r.to.key();
-            match r.error {
-                true => format!("an error about {}", key.text(!flipped)),
-                false => format!("becomes {}", key.text(flipped)),
+fn tell(
+    argument: Option<usize>,
+    rewrite: Option<&Rewrite>,
+    confirmed: Option<Confirmed>,
+    cx: &mut Cx<'_>,
+) {
+    cx.decide(argument, || {
+        let becomes = match rewrite {
+            None => "stays as it is".to_string(),
+            Some(r) => {
+                let (key, flipped) = r.to.key();
+                match r.error {
+                    true => format!("an error about {}", key.text(!flipped)),
+                    false => format!("becomes {}", key.text(flipped)),
+                }
             }
+        };
+        match confirmed {
+            None => becomes,
+            Some(c) => format!("{becomes}; {}", conn_confirm::text(c)),
         }
     });
 }

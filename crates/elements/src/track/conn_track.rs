@@ -18,8 +18,9 @@ use super::table::{ConnTable, Found, millis};
 use super::table_user::{NO_TABLE, finish, is_asked, uses_table};
 use onefold_element::args::{AnyArg, Args};
 use onefold_element::{
-    BatchNeeds, ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, FlowLeases,
-    InspectCx, Inspected, InspectedBatch, NO_FLOW_LEASE, NO_HINT, Port, StateId, StateStore,
+    BatchNeeds, ConfigCx, ConfigError, ConfigErrors, Cx, DropReason, Effect, Element, ElementClass,
+    FlowLeases, InspectCx, Inspected, InspectedBatch, NO_FLOW_LEASE, NO_HINT, Port, StateId,
+    StateStore,
 };
 use onefold_packet::{Packet, Pkt};
 
@@ -188,6 +189,16 @@ impl Element for ConnTrack {
 
     fn only_tells(&self) -> bool {
         true
+    }
+
+    #[inline]
+    fn tell(
+        &mut self,
+        port: Port,
+        p: &Packet,
+        cx: &mut Cx<'_>,
+    ) -> Option<Result<Port, DropReason>> {
+        Some(self.decide(port, p, cx))
     }
 
     fn inspects(&self) -> bool {

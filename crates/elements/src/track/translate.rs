@@ -90,6 +90,7 @@ impl InHand {
 
     /// The ends, as they have been decided so far, of a packet that may be the first one of a connection, and whose
     /// `side` is still to be chosen.
+    #[inline]
     pub fn first_ends(&self, side: Side) -> Option<Ends> {
         match self.about {
             About::First { new, .. } => Some(new).filter(|_| self.chosen_for(side).is_none()),
@@ -97,8 +98,27 @@ impl InHand {
         }
     }
 
+    /// Would a connection begin with it whose ends are chosen here?
+    #[inline]
+    pub fn begins_a_connection(&self) -> bool {
+        matches!(self.about, About::First { .. }) && self.first.is_some() && self.begins.is_some()
+    }
+
+    /// A first packet leaves: as it arrived, as it leaves. Nobody enters it twice.
+    #[inline]
+    pub fn leave_first(&mut self) -> Option<(Ends, Ends)> {
+        match std::mem::take(&mut self.about) {
+            About::First { orig, new } => Some((orig, new)),
+            other => {
+                self.about = other;
+                None
+            }
+        }
+    }
+
     /// Does a first packet keep this side, whatever other connections have? Who sends to a port that no rule says
     /// anything of means that port.
+    #[inline]
     pub fn keeps(&self, side: Side, range: Option<&Range>) -> bool {
         side == Side::Dst
             && range.is_none()
@@ -106,6 +126,7 @@ impl InHand {
             && matches!(&self.about, About::First { new, .. } if !new.is_icmp())
     }
 
+    #[inline]
     fn chosen_for(&self, side: Side) -> Option<Ends> {
         self.chosen.filter(|c| c.0 == side).map(|c| c.1)
     }
@@ -128,16 +149,19 @@ impl InHand {
     }
 
     /// Was this packet found to be of no connection in the table, when it was tracked, and has it not been entered yet?
+    #[inline]
     pub fn is_first(&self, key: &ConnKey, flipped: bool) -> bool {
         (self.first.as_ref()).is_some_and(|f| f.1 == flipped && f.0 == *key)
     }
 
     /// The key of replies to these ends, if they have been found to be no other connection's.
+    #[inline]
     fn free_key(&self, e: &Ends) -> Option<KeyOfReplies> {
         self.free.as_ref().filter(|f| f.0 == *e).map(|f| f.1)
     }
 
     /// What a connection that begins with it remembers.
+    #[inline]
     pub fn begins(&self) -> Option<Beginning> {
         self.begins
     }
@@ -194,6 +218,7 @@ impl ConnTable {
     }
 
     /// The key of replies to these ends.
+    #[inline]
     pub(super) fn back_of(&self, e: &Ends) -> KeyOfReplies {
         self.in_hand.free_key(e).unwrap_or_else(|| {
             let (key, flipped) = e.answered_key();
@@ -375,6 +400,7 @@ impl ConnTable {
     }
 
     /// What has been chosen for one side of the packet in hand, if it is a first one, is what it becomes.
+    #[inline]
     pub(super) fn done_in_hand(&mut self, side: Side) {
         let InHand {
             about,

@@ -4,7 +4,7 @@
 //! their connection says (ConnDstNat), but first packets that keep theirs where there are no such rules. Who is then
 //! for the host itself leaves the way ([`super::local`]). Then come the rules of filter FORWARD, a list for each group
 //! of connections as without translation; then those of nat POSTROUTING for first packets, the source (ConnSrcNat), and
-//! ConnConfirm.
+//! ConnConfirm (of first packets that have a way of their own, ConnSrcNat with `CONFIRM`).
 
 use super::lists::{Lists, Passage};
 use super::sections::{Begin, Exits, LineList};
@@ -192,18 +192,19 @@ fn hook(
 }
 
 impl NatList {
-    /// Writes the rules and the element that translates; first packets come from `first`, all others from `others`.
+    /// Writes the rules and the element that translates, with `more` arguments; first packets come from `first`, all
+    /// others from `others`.
     fn write(
         &self,
         t: &mut ClickText,
         cx: &mut KindCx<'_>,
-        (class, six): (&str, bool),
+        (class, six, more): (&str, bool, &str),
         name: &str,
         (first, others): (&[String], &[String]),
     ) {
         let filter = if six { "IP6Filter" } else { "IPFilter" };
         let ranges: String = self.ranges.iter().map(|r| format!(", {r}")).collect();
-        t.line(format!("{name} :: {class}(connections{ranges});"));
+        t.line(format!("{name} :: {class}(connections{ranges}{more});"));
         for from in others {
             t.line(format!("{from} -> [0]{name};"));
         }
@@ -242,14 +243,6 @@ pub(super) struct Front {
     pub known: Option<String>,
     /// All others, where first packets have a way of their own.
     pub others: Option<String>,
-}
-
-/// Behind the new source, first packets are entered.
-fn write_confirmed(t: &mut ClickText, way: &Passage<'_>, snat: &str) {
-    let out = way.out;
-    t.line(format!(
-        "{snat} -> ConnConfirm(connections) -> Unstrip(14) -> {out};"
-    ));
 }
 
 impl Lists {
@@ -364,7 +357,13 @@ impl Lists {
             Some(_) => self.write_kept(t, name, dst, &mut first),
             None => None,
         };
-        dst.write(t, cx, ("ConnDstNat", self.six), &dnat, (&first, &others));
+        dst.write(
+            t,
+            cx,
+            ("ConnDstNat", self.six, ""),
+            &dnat,
+            (&first, &others),
+        );
         let all = match kept {
             None => dnat,
             Some(kept) => {
@@ -423,8 +422,9 @@ impl Lists {
         let [_, src] = &nat.hooks[usize::from(way.down)];
         let from = self.write_group(t, cx, way, (from, &[Hook::Before]), number);
         let snat = format!("{}_snat{six}", way.name);
-        src.write(t, cx, ("ConnSrcNat", self.six), &snat, (&[from], &[]));
-        write_confirmed(t, way, &snat);
+        let class = ("ConnSrcNat", self.six, ", CONFIRM true");
+        src.write(t, cx, class, &snat, (&[from], &[]));
+        t.line(format!("{snat} -> Unstrip(14) -> {};", way.out));
     }
 
     /// What packets go through behind their destination that neither begin a connection nor are of an established one.
@@ -480,8 +480,11 @@ impl Lists {
         };
         let snat = format!("{}_snat{six}", way.name);
         let from = (&of(true)[..], &of(false)[..]);
-        src.write(t, cx, ("ConnSrcNat", self.six), &snat, from);
-        write_confirmed(t, way, &snat);
+        src.write(t, cx, ("ConnSrcNat", self.six, ""), &snat, from);
+        t.line(format!(
+            "{snat} -> ConnConfirm(connections) -> Unstrip(14) -> {};",
+            way.out
+        ));
     }
 
     /// Tells packets by what they are to their connections, and asks each group's rules, but those `apart`; gives back

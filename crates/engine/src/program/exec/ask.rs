@@ -8,7 +8,7 @@ use crate::program::exec::general::Exec;
 use crate::program::exec::state::{Job, PacketState};
 #[cfg(debug_assertions)]
 use crate::program::lookup;
-use onefold_element::Emission;
+use onefold_element::{ElemId, Emission};
 use onefold_packet::Pkt;
 
 impl Exec<'_> {
@@ -40,13 +40,31 @@ impl Exec<'_> {
             self.core.late.push_back((to, p, packet_state.hops));
             return None;
         }
-        self.tell();
         let outputs = outputs.of(&self.code.nexts);
         let mark = self.out.effects.len();
         let port = to.port as usize;
-        let traced = (self.core).trace_begin(to.node, Entry::Push(port), Some(&p), self.out);
-        (self.core).with(to.node, self.out, self.store, |e, cx| e.push(port, p, cx));
-        self.core.trace_end(traced, None, mark, self.out);
+        // who only tells reads nobody's counts
+        let told = match self.core.trace {
+            None => (self.core).with(to.node, self.out, self.store, |e, cx| e.tell(port, &p, cx)),
+            Some(_) => None,
+        };
+        match told.flatten() {
+            Some(Ok(port)) => match outputs.get(port) {
+                Some(Next::Stage(s)) => return Some((p, *s)),
+                _ => self.out.effects.push(Emission::Emit(port, p)),
+            },
+            Some(Err(reason)) => {
+                self.out.drop(ElemId(to.node), reason, p);
+                return None;
+            }
+            None => {
+                self.tell();
+                let entry = Entry::Push(port);
+                let traced = (self.core).trace_begin(to.node, entry, Some(&p), self.out);
+                (self.core).with(to.node, self.out, self.store, |e, cx| e.push(port, p, cx));
+                self.core.trace_end(traced, None, mark, self.out);
+            }
+        }
         if self.out.effects.len() == mark + 1
             && let Some(Emission::Emit(port, _)) = self.out.effects.last()
             && let Some(Next::Stage(s)) = outputs.get(*port).copied()

@@ -153,15 +153,13 @@ pub(crate) struct Quick {
 }
 
 impl Quick {
-    /// `None` where an image is more than that; a packet that begins elsewhere afterwards is.
+    /// `None` where an image is more than that. `start`: where the packet begins afterwards, in front of which nothing
+    /// is written.
     pub fn of(start: i32, writes: &[FieldWrite], sums: &[Sum]) -> Option<Quick> {
-        if start != 0 {
-            return None;
-        }
         let mut taken = [false; WINDOW];
         let mut least = 0;
         let mut take = |at: i32, bytes: usize| {
-            let at = usize::try_from(at).ok()?;
+            let at = usize::try_from(at.checked_sub(start)?).ok()?;
             let all = taken.get_mut(at..at.checked_add(bytes)?)?;
             if all.iter().any(|t| *t) {
                 return None;
@@ -237,7 +235,8 @@ impl Quick {
         })
     }
 
-    /// Writes all of it into a packet's first bytes, at least [`Quick::least`] of which are the packet's.
+    /// Writes all of it into a packet's first bytes, as it begins afterwards; at least [`Quick::least`] of them are the
+    /// packet's.
     #[inline]
     pub fn write(&self, w: &mut [u8; WINDOW], regs: &[u128]) {
         // first what is written as a whole: what has been written in parts is slow to read as a whole
@@ -347,6 +346,7 @@ mod tests {
                 (0i32..66, 0usize..3, proptest::collection::vec(proptest::collection::vec((0u8..3, -8i32..500, value(), value()), 0..3), 0..3)),
                 0..3
             ),
+            start in -20i32..20,
             data in proptest::collection::vec(any::<u8>(), 60..90),
             zero in any::<bool>(),
             regs in proptest::collection::vec(any::<u128>(), 5),
@@ -368,9 +368,8 @@ mod tests {
                     _ => Term::change(bit.max(0), to.2, 0, of((from.0, from.1, to.2)), of(to)),
                 }).collect()).collect(),
             }).collect();
-            let quick = Quick::of(0, &writes, &sums);
             let m = Image {
-                start: 0,
+                start,
                 end: EndAt::Same,
                 writes: writes.clone().into(),
                 sums: sums.clone().into(),
@@ -382,17 +381,15 @@ mod tests {
                 tuple: None,
                 quick: None,
             };
-            if let Some(q) = quick && q.least <= data.len() {
-                let mut p = Packet::from_slice(&data);
-                if zero && let Some(s) = sums.first() {
-                    let at = s.at as usize;
-                    p.data_mut()[at..at + 2].fill(0);
-                }
-                let mut slow = p.clone();
-                m.apply(&mut slow, &regs, &[]);
-                q.write(p.window_mut().unwrap(), &regs);
-                prop_assert_eq!(p.data(), slow.data());
+            let quick = Quick::of(start, &writes, &sums);
+            let mut p = Packet::from_slice(&data);
+            if zero && let Some(s) = sums.first() && let Some(to) = p.data_mut().get_mut(s.at as usize..) {
+                to.iter_mut().take(2).for_each(|b| *b = 0);
             }
+            let mut slow = p.clone();
+            m.apply(&mut slow, &regs, &[]);
+            Image { quick, ..m }.apply(&mut p, &regs, &[]);
+            prop_assert_eq!(p.data(), slow.data());
         }
     }
 
@@ -424,7 +421,9 @@ mod tests {
         ];
         let q = Quick::of(0, &writes, &[]).unwrap();
         assert_eq!((q.fixed.len(), q.fields.len(), q.least), (1, 1, 36));
-        assert_eq!(Quick::of(14, &writes, &[]), None, "it begins elsewhere");
+        assert_eq!(Quick::of(14, &writes, &[]), None, "in front of it");
+        let q = Quick::of(-14, &writes, &[]).unwrap();
+        assert_eq!((q.fixed.len(), q.fields.len(), q.least), (2, 1, 50));
         assert_eq!(Quick::of(0, &[port, port], &[]), None, "one over the other");
         assert_eq!(Quick::of(0, &[constant(4, 8, 1)], &[]), None, "half bytes");
     }

@@ -75,24 +75,26 @@ impl Image {
             let end = end_of(self.end, p.buffer(), p.data_offset());
             p.take((len - end) as usize);
         }
+        // the place in the buffer of the byte that was the first one; whether the packet begins where it is to begin
+        let n = self.start.unsigned_abs() as usize;
+        let before = p.len();
+        let (base, begins) = if self.start >= 0 {
+            let base = p.data_offset();
+            p.pull(n);
+            (base, n <= before)
+        } else {
+            p.push(n);
+            let pushed = p.len() - before;
+            (p.data_offset() + pushed, pushed == n)
+        };
         if let Some(q) = &self.quick
+            && begins
             && q.least <= p.len()
             && let Some(w) = p.window_mut()
         {
             q.write(w, regs);
             return self.mark(p, regs, late);
         }
-        // the place in the buffer of the byte that was the first one
-        let base = if self.start >= 0 {
-            let base = p.data_offset();
-            p.pull(self.start as usize);
-            base
-        } else {
-            let n = self.start.unsigned_abs() as usize;
-            let before = p.len();
-            p.push(n);
-            p.data_offset() + (p.len() - before)
-        };
         let base = base as isize;
         self.write(p.buffer_mut(), base, regs);
         for s in &self.sums {

@@ -300,7 +300,7 @@ impl Write {
     /// `None` where it is more than that. `first`: the first of a binding's registers, if there is one.
     pub fn of(sources: &[Source], m: &Image, number: u32, first: Option<u16>) -> Option<Write> {
         // whole bytes that do not overlap, in a packet that begins where it began
-        let quick = m.quick.as_ref()?;
+        let quick = m.quick.as_ref().filter(|_| m.start == 0)?;
         let mut w = Write {
             keep: [0xff; WINDOW],
             set: [0; WINDOW],
