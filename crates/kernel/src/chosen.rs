@@ -357,9 +357,12 @@ impl Chosen {
     fn enter(&mut self, orig: Ends, arrives: Ends, replies: (Ends, Ends), port: usize) {
         self.evict(&orig, replies);
         self.drop_pair(&replies.0, &replies.1);
-        if replies.0 != replies.1 {
-            self.to_kernel.insert(replies.0, replies.1);
-            self.from_kernel.insert(replies.1, replies.0);
+        // who answered a connection that is over may begin one with its port, which is each side's own
+        for (ours, theirs) in [(replies.0, replies.1), (orig, arrives)] {
+            if ours != theirs {
+                self.to_kernel.insert(ours, theirs);
+                self.from_kernel.insert(theirs, ours);
+            }
         }
         for t in [arrives, replies.1] {
             *self.taken.entry(t).or_default() += 1;
@@ -418,6 +421,10 @@ impl Chosen {
             if self.to_kernel.get(&c.replies.0) == Some(&c.replies.1) {
                 self.drop_pair(&c.replies.0, &c.replies.1);
             }
+        }
+        let answers = self.replies.contains_key(orig);
+        if !answers && c.arrived != *orig && self.to_kernel.get(orig) == Some(&c.arrived) {
+            self.drop_pair(orig, &c.arrived);
         }
     }
 

@@ -488,7 +488,7 @@ impl ConnTable {
                     true => self.totals.expired += 1,
                     false => self.totals.evicted += 1,
                 }
-                self.foresee_way(i);
+                self.prefetch_victims(i);
                 return true;
             }
         }

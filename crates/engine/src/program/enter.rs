@@ -5,8 +5,8 @@ use crate::program::code::NONE;
 use crate::program::exec::batch_exec;
 use crate::program::exec::batch_exec::Left;
 use crate::program::exec::fast_exec;
-use crate::program::exec::foretell::foretell;
 use crate::program::exec::general;
+use crate::program::exec::lookahead::look_ahead;
 use crate::program::exec::prefetch;
 use crate::program::exec::resume;
 use crate::program::exec::state::Stopped;
@@ -121,7 +121,7 @@ impl ProgramRunner {
             self.prefetch_rules(stage, rules.iter().copied());
             self.prefetch_bindings(stage, batch, &rules);
             self.prefetch_asked(stage, batch, &rules);
-            self.foretell(stage, batch, &rules);
+            self.look_ahead(stage, batch, &rules);
         }
         // nothing that happens to a packet changes the bytes of another one; a handler that it calls may end the
         // program's time, and then what was found is worth nothing
@@ -149,7 +149,7 @@ impl ProgramRunner {
                 stage = stage.filter(|_| as_found);
             }
             if let Some(l) = &mut self.loaded {
-                l.state.foretold.begin(stage.map(|_| number));
+                l.state.lookahead.begin(stage.map(|_| number));
             }
             let first = stage.map(|stage| First {
                 stage,
@@ -163,7 +163,7 @@ impl ProgramRunner {
             self.meet(last);
         }
         if let Some(l) = &mut self.loaded {
-            l.state.foretold.begin(None);
+            l.state.lookahead.begin(None);
             l.state.regs.tables.batch = false;
             l.state.regs.tables.release();
         }
@@ -303,7 +303,7 @@ impl ProgramRunner {
     }
 
     /// What the stages behind elements that are asked will say is looked up.
-    fn foretell(&mut self, stage: u32, batch: &mut [Pkt], rules: &[u32]) {
+    fn look_ahead(&mut self, stage: u32, batch: &mut [Pkt], rules: &[u32]) {
         let Some(l) = &mut self.loaded else { return };
         if let Some(s) = l
             .code
@@ -314,7 +314,7 @@ impl ProgramRunner {
             let st = &mut l.state;
             let tools = (&mut st.regs, &mut st.scratch);
             let program = (&*l.code, &self.graph.core);
-            foretell(program, &mut st.foretold, tools, batch, (s.rules, rules));
+            look_ahead(program, &mut st.lookahead, tools, batch, (s.rules, rules));
         }
     }
 

@@ -282,8 +282,18 @@ fn one_that_begins_the_other_way_round_takes_its_place() {
     assert_eq!(learnt, Learnt::Drawn);
     let answer = |port, to| segment(OWN, port, OTHER, to, ACK);
     assert_eq!(c.to_kernel(&answer(7000, 5)), Sent::Mapped(answer(9000, 6)));
+    // its own packets go to the port that each side has drawn before, and their answers come from there
+    let own = |port| segment(SERVER, 80, OWN, port, ACK);
+    assert_eq!(c.to_kernel(&own(7000)), Sent::Mapped(own(9000)));
+    assert_eq!(
+        to_chain(&c, &segment(OWN, 9000, SERVER, 80, ACK)),
+        segment(OWN, 7000, SERVER, 80, ACK)
+    );
     // and the first one begins anew behind it
     assert_eq!(begins(&mut c, 7001, 9001), Learnt::Drawn);
+    // when it is gone, so is what was known of its port
+    c.forget(&ends(&opens));
+    assert_eq!(c.to_kernel(&own(7000)), Sent::Same);
 }
 
 #[test]

@@ -13,14 +13,14 @@ use onefold_packet::Pkt;
 
 impl Exec<'_> {
     /// A packet that an element has been asked about by a rule, after so many stages, comes to this one: an epoch
-    /// begins. Its rule there, if that was foretold.
+    /// begins. Its rule there, if that was looked up ahead.
     pub(super) fn comes_to(&mut self, stage: u32, from: (usize, u32), p: &Pkt) -> Option<u32> {
         self.st.regs.begin();
-        let known = self.st.foretold.learn(from, stage);
+        let known = self.st.lookahead.learn(from, stage);
         #[cfg(debug_assertions)]
         if let (Some(rule), Some(s)) = (known, self.code.stages.get(stage as usize)) {
             let found = lookup::first_rule(self.code.lookup_of(s), &mut self.st.regs, p);
-            debug_assert_eq!(rule, found, "what was foretold of stage {stage}");
+            debug_assert_eq!(rule, found, "what was looked up ahead for stage {stage}");
             self.st.regs.begin();
         }
         let _ = p;

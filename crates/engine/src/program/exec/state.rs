@@ -5,7 +5,7 @@ use crate::program::code::{Code, End};
 use crate::program::exec::batch_exec::actions::BatchActions;
 use crate::program::exec::batch_exec::prepared::Prepared;
 use crate::program::exec::deferred_counters::DeferredCounters;
-use crate::program::exec::foretell::Foretold;
+use crate::program::exec::lookahead::Lookahead;
 use crate::program::exec::prefetch::Prefetcher;
 use crate::program::headers::registers::Regs;
 use crate::program::lookup::columns::Scratch;
@@ -94,7 +94,7 @@ pub(crate) struct State {
     pub deferred: DeferredCounters,
     pub batch_actions: BatchActions,
     pub prepared: Prepared,
-    pub foretold: Foretold,
+    pub lookahead: Lookahead,
 }
 
 /// Classes under observation.
@@ -137,7 +137,7 @@ impl State {
             deferred: DeferredCounters::default(),
             batch_actions: BatchActions::default(),
             prepared: Prepared::default(),
-            foretold: Foretold::default(),
+            lookahead: Lookahead::default(),
         }
     }
 

@@ -6,7 +6,7 @@ pub(crate) mod decisions;
 use crate::graph::topology::{Edge, Topology};
 use crate::program::code::{self, Code, MAX_POSITION, NONE, Span};
 use crate::program::error::LoadError;
-use crate::program::exec::foretell::reach;
+use crate::program::exec::lookahead::reach;
 use crate::program::headers::registers::{self, Bits, Source};
 use crate::program::lookup::Lookup;
 use crate::program::lookup::rules::StageRules;

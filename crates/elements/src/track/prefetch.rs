@@ -11,9 +11,9 @@ use super::table::{ConnTable, Record, SWEPT};
 use super::translations::source_hash;
 use onefold_table::prefetch;
 
-/// Connections that give way are foreseen in steps of so many, each of which reads what the one before has asked for:
+/// Connections that give way are prefetched in steps of so many, each of which reads what the one before has asked for:
 /// a look-up from far away takes about as long as a new connection does.
-const FORESEEN: usize = 3;
+const STEP: usize = 3;
 
 impl ConnTable {
     /// A packet will be tracked soon: where its connection would be found is asked for.
@@ -40,9 +40,9 @@ impl ConnTable {
     /// A connection has given way at this place of the table. While the table is full, and few connections are assured,
     /// the ones that are next follow at equal distances: their memory is asked for.
     #[inline]
-    pub(super) fn foresee_way(&self, i: u32) {
+    pub(super) fn prefetch_victims(&self, i: u32) {
         let place = |steps: usize| {
-            let at = i as usize + steps * FORESEEN * (SWEPT + 1);
+            let at = i as usize + steps * STEP * (SWEPT + 1);
             let len = self.records.len();
             // behind the last one comes the first one
             if at < len { at } else { at.wrapping_sub(len) }

@@ -1,11 +1,11 @@
-//! Rules foretold: which rule of the stage behind an element that is asked will take a packet, looked up for a whole
+//! Look-ahead: which rule of the stage behind an element that is asked will take a packet, looked up for a whole
 //! batch before the first of its packets is carried out.
 //!
 //! A stage's rules are looked up for many packets at once in a fraction of the time that one by one takes. Behind an
 //! element that is asked (a connection tracker) packets come one by one. Where the element only says which way a packet
 //! goes ([`Element::only_tells`](onefold_element::Element::only_tells)), and the rules of the stage that packets have
 //! come to last read nothing but bits of the packet, what they will say is known before. Which stage a packet comes to
-//! is not: what was foretold for another one is worth nothing.
+//! is not: what was looked up for another one is worth nothing.
 
 use crate::graph::core::Core;
 use crate::program::code::{Code, End, NONE};
@@ -20,7 +20,7 @@ const LEAST: usize = 4;
 
 /// See the module's text.
 #[derive(Debug, Clone)]
-pub(crate) struct Foretold {
+pub(crate) struct Lookahead {
     /// A rule at which an element is asked, and the stage that its packets have come to last.
     likely: (usize, u32),
     /// The stage that has been looked up, and by packet of the batch its rule.
@@ -33,9 +33,9 @@ pub(crate) struct Foretold {
     found: Vec<u32>,
 }
 
-impl Default for Foretold {
-    fn default() -> Foretold {
-        Foretold {
+impl Default for Lookahead {
+    fn default() -> Lookahead {
+        Lookahead {
             likely: (usize::MAX, NONE),
             stage: NONE,
             rules: Vec::new(),
@@ -46,7 +46,7 @@ impl Default for Foretold {
     }
 }
 
-impl Foretold {
+impl Lookahead {
     /// A packet of the batch is carried out: this one, or one of which nothing is known.
     #[inline]
     pub fn begin(&mut self, number: Option<usize>) {
@@ -55,7 +55,7 @@ impl Foretold {
     }
 
     /// A packet has been asked about by a rule, after so many stages, and comes to this stage: its rule there, if that
-    /// was foretold.
+    /// was looked up ahead.
     #[inline]
     pub fn learn(&mut self, (rule, stages): (usize, u32), stage: u32) -> Option<u32> {
         // behind its first stage a packet may have been changed, or be a copy
@@ -81,9 +81,9 @@ pub(crate) fn reach(rules: &[Vec<Condition>], sources: &[Source]) -> Option<u32>
 }
 
 /// Packets are about to go through the program with these rules of a stage, whose first one among all is `first_rule`.
-pub(crate) fn foretell(
+pub(crate) fn look_ahead(
     (code, core): (&Code, &Core),
-    f: &mut Foretold,
+    f: &mut Lookahead,
     (regs, scratch): (&mut Regs, &mut Option<Box<Scratch>>),
     batch: &mut [Pkt],
     (first_rule, rules): (u32, &[u32]),
@@ -152,11 +152,11 @@ mod tests {
     use onefold_element::model::ValueSet;
 
     #[test]
-    fn what_is_foretold_is_told_once_and_for_its_stage() {
-        let mut f = Foretold {
+    fn a_rule_is_told_once_and_for_its_stage() {
+        let mut f = Lookahead {
             stage: 3,
             rules: vec![5, NO_RULE],
-            ..Foretold::default()
+            ..Lookahead::default()
         };
         f.begin(Some(0));
         assert_eq!((f.learn((9, 1), 3), f.learn((9, 1), 3)), (Some(5), None));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_that_read_more_than_bits_are_not_foretold() {
+    fn stages_that_read_more_than_bits_are_not_looked_up() {
         let sources = [
             Source::Slot,
             Source::Bits(Bits::new(72, 8)),
